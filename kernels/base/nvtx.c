@@ -3,16 +3,13 @@
 
 #include "kernels/base/nvtx.h"
 
+int mill_nvtx_listens;
+
 #ifdef MILL_HAVE_NVTX
 #include <string.h>
 #include <unistd.h>
 
 #include <nvtx3/nvToolsExt.h>
-#endif
-
-int mill_nvtx_listens;
-
-#ifdef MILL_HAVE_NVTX
 
 #define RANGE_NAME(symbol, name) [symbol] = (name),
 static const char *const range_name[] = {MILL_RANGE_LIST(RANGE_NAME)};

@@ -36,7 +36,8 @@ struct mill_device {
   /* slots of the last advance */
   mill_slot **active;
   int *index;
-  int n_active, cap_active;
+  int n_active;
+  size_t cap_active, cap_index;
 };
 
 /** Return the stage of the fit (enum mill_phase) that a request's time is counted for. */
@@ -292,16 +293,10 @@ static int cpu_bind(mill_device *d, const mill_model *model, const mill_model *d
   d->model = d_model;
   d->slot = slot;
   MILL_CHECK(reserve(d, d_model));
-  if (n_slot > d->cap_active) {
-    MILL_FREE((void *)d->active, d->index);
-    d->active = NULL;
-    d->index = NULL;
-    d->cap_active = d->n_active = 0;
-    MILL_CHECK(mill_alloc_bytes((size_t)n_slot, sizeof *d->active, (void **)&d->active));
-    MILL_CHECK(MILL_ALLOC(n_slot, &d->index));
-    d->cap_active = n_slot;
-  }
-  return MILL_OK;
+  if ((size_t)n_slot > d->cap_active)
+    d->n_active = 0;
+  MILL_CHECK(MILL_RENEW(&d->active, &d->cap_active, n_slot));
+  return MILL_RENEW(&d->index, &d->cap_index, n_slot);
 }
 
 /** mill_backend.start: a thread starts up to MILL_GROUP slots together. */
@@ -322,16 +317,6 @@ static int cpu_start(mill_device *d, const int *index, int n)
     laps_end(&laps, &lane->timing);
   }
   return MILL_OK;
-}
-
-/** Count an answer before the fit's logic takes it. */
-static void count_answer(const mill_slot *slot, mill_timing *timing)
-{
-  const int phase = phase_of(slot);
-  if (slot->request == MILL_REQ_TANGENTS)
-    timing->n_jacobian[phase]++;
-  else
-    timing->n_value[phase]++;
 }
 
 /** Split the emulator's time among the phases of its slots, by rows. */
@@ -468,7 +453,10 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
       const int phase = phase_of(slot);
       if (slot != active[i]) /* a copy: move its sample and answer to the slot */
         take_ahead(m, slot, active[i]);
-      count_answer(slot, &lane->timing);
+      if (slot->request == MILL_REQ_TANGENTS)
+        lane->timing.n_jacobian[phase]++;
+      else
+        lane->timing.n_value[phase]++;
       mill_range_begin(is_error_phase(phase) ? MILL_RANGE_ERRORS : MILL_RANGE_POLISH);
       resume_star(m, slot);
       mill_range_end();

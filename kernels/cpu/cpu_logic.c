@@ -15,5 +15,6 @@ int MILL_ISA_SYMBOL(mill_look_ahead)(const mill_model *m, mill_slot *copy)
 
 void MILL_ISA_SYMBOL(mill_take_ahead)(const mill_model *m, mill_slot *slot, const mill_slot *copy)
 {
-  mill_sample_take(m, slot, copy);
+  for (int i = 0; i < slot->n_segment; i++)
+    mill_answer_of(m, slot, i)[MILL_ANSWER_F] = mill_answer_of(m, copy, i)[MILL_ANSWER_F];
 }

@@ -60,8 +60,6 @@ static void free_clouds(engine *e)
   for (int i = 0; e->work && i < e->n_thread; i++)
     mill_free(e->work[i]);
   MILL_FREE(e->cloud, e->work);
-  e->cloud = NULL;
-  e->work = NULL;
 }
 
 /* Allocate n clouds (the particles of one problem each) and the threads' work space. */

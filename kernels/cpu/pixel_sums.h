@@ -246,17 +246,16 @@ MILL_INLINE void mill_pixel_rows(int n_error, int n, const int *which, int n_con
 /** Sum products of n rows of model error over this thread's pixels, in acc [mill_gram_at(r, c)]. */
 MILL_BLOCK_FN void mill_error_pairs(mill_block *b, const mill_segment *s, int n, double *acc)
 {
-  const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  const int n_pix = s->n_pix;
   mill_vec_f64 sum[MILL_MAX_ERROR * (MILL_MAX_ERROR + 1) / 2];
   int of[MILL_MAX_ERROR];
   (void)b; /* a CPU's loop has no use for it */
   mill_pixel_rows(n, 0, NULL, 0, 0, of);
   for (int k = 0; k < mill_gram_at(n, 0); k++)
     sum[k] = mill_vec_zero_f64();
-  MILL_FOR(b, c, n_chunk)
+  MILL_FOR(b, c, mill_chunks(n_pix, MILL_PIXEL_CHUNK))
   {
-    const int first = c * MILL_PIXEL_CHUNK;
-    const int len = n_pix - first < MILL_PIXEL_CHUNK ? n_pix - first : MILL_PIXEL_CHUNK;
+    const int first = c * MILL_PIXEL_CHUNK, len = mill_chunk_len(n_pix, first, MILL_PIXEL_CHUNK);
     double row[MILL_MAX_ERROR][MILL_PIXEL_CHUNK];
     mill_error_rows(s, n, first, len, row);
     mill_gram_add(0, n, mill_vec_padded_f64(len), MILL_PIXEL_CHUNK, row[0], of, 0, sum);
@@ -324,11 +323,9 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
   mill_vec_f64 acc[MAX_SUM];
   for (int q = 0; q <= n_sum; q++) /* acc[n_sum]: D with itself, which mill_gram_add also adds */
     acc[q] = mill_vec_zero_f64();
-  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
-  MILL_FOR(b, c, n_chunk)
+  MILL_FOR(b, c, mill_chunks(n, MILL_PIXEL_CHUNK))
   {
-    const int first = c * MILL_PIXEL_CHUNK;
-    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+    const int first = c * MILL_PIXEL_CHUNK, len = mill_chunk_len(n, first, MILL_PIXEL_CHUNK);
     const int padded = mill_vec_padded_f64(len);
     double row[MAX_ROW][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
     int which[MILL_MAX_CONT], of[MAX_ROW];
@@ -465,11 +462,9 @@ MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const 
   mill_vec_f64 acc[MILL_BLOCK_MAX_SUM];
   for (int q = 0; q < n_sum; q++)
     acc[q] = mill_vec_zero_f64();
-  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
-  MILL_FOR(b, c, n_chunk)
+  MILL_FOR(b, c, mill_chunks(n, MILL_PIXEL_CHUNK))
   {
-    const int first = c * MILL_PIXEL_CHUNK;
-    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+    const int first = c * MILL_PIXEL_CHUNK, len = mill_chunk_len(n, first, MILL_PIXEL_CHUNK);
     const int padded = mill_vec_padded_f64(len);
     double row[MILL_MAX_ROWS][MILL_PIXEL_CHUNK];
     double poly[MILL_PIXEL_CHUNK], slope[MILL_PIXEL_CHUNK];

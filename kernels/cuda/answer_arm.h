@@ -6,10 +6,6 @@
 #include "kernels/cuda/rounds.h"
 #include "kernels/star/blocks/likelihood.h"
 
-#ifndef MILL_KERNEL_ANSWER
-#define MILL_KERNEL_ANSWER answer_arm
-#endif
-
 /** Answer a slot's request for one arm: its likelihood.  One block per active slot. */
 static __global__ void __launch_bounds__(STAR_THREADS, 4)
     MILL_KERNEL_ANSWER(device_view v, int first, int arm)

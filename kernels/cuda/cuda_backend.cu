@@ -4,7 +4,6 @@
  *
  * CUDA must take its own memory before stars fill the GPU.  So opening the device loads all
  * kernels, and each bind runs an empty round. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -58,7 +58,6 @@ struct mill_device {
   mill_slot **h_slot;                   /**< [n_slot] addresses as last uploaded */
   mill_fit_result *h_result;            /**< [n_slot] */
   loop_state *h_state;
-  int n_listed; /**< slots of the rounds under way */
   int is_busy;  /**< rounds are under way */
   void **grave; /**< memory to free when no rounds are under way */
   int n_grave;

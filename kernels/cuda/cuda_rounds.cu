@@ -71,14 +71,6 @@ static __global__ void __launch_bounds__(DIGEST_THREADS) pass_begin(device_view 
     v.row_count[threadIdx.x] = 0;
 }
 
-/** Append the n rows of the block's lane to the list of an arm. */
-static __device__ inline void enter_rows(const device_view &v, int arm, int n)
-{
-  int *to = v.row_list + (size_t)arm * v.row_pitch + atomicAdd(&v.row_count[arm], n);
-  for (int t = 0; t < n; t++)
-    to[t] = (int)blockIdx.x * v.n_row + t;
-}
-
 /** Write a star's input rows for the emulators.  Append the indices of these rows to the list of
  *  each arm that needs templates.  One block per active slot.  The order within a list depends on
  *  the hardware; results do not. */
@@ -102,8 +94,11 @@ static __global__ void __launch_bounds__(STAR_THREADS) round_begin(device_view v
     input[(size_t)t * v.input.row + (size_t)l] = x;
   }
   for (int a = thread; a < m->n_arm; a += n) {
-    if (wants_template(v, slot, a))
-      enter_rows(v, a, 1 + n_tan);
+    if (!wants_template(v, slot, a))
+      continue;
+    int *to = v.row_list + (size_t)a * v.row_pitch + atomicAdd(&v.row_count[a], 1 + n_tan);
+    for (int t = 0; t <= n_tan; t++)
+      to[t] = (int)blockIdx.x * v.n_row + t;
   }
 }
 
@@ -235,12 +230,6 @@ void mill_cuda_drop_graph(mill_device *d)
   d->graph = NULL;
 }
 
-/** Return the rows of an arm in this pass. */
-static row_batch rows_of(const device_view *v, int arm)
-{
-  return {v->n_row, v->row_count + arm, v->row_list + (size_t)arm * v->row_pitch};
-}
-
 /** Launch the product of a layer, for n_most rows at most. */
 template <typename real>
 static int layer(mill_device *d, size_t n_most, const row_batch &batch, const mill_layer *l,
@@ -269,7 +258,8 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
   const mill_layer *last = &arm->layer[arm->n_layer - 1];
   const row_layout<double> *in = &d->view.input, *out = NULL;
   const size_t pitch = (size_t)d->model.max_pix_pad, n_most = (size_t)n * (size_t)d->view.n_row;
-  const row_batch rows = rows_of(&d->view, i_arm);
+  const row_batch rows = {d->view.n_row, d->view.row_count + i_arm, /* the arm's, in this pass */
+                          d->view.row_list + (size_t)i_arm * d->view.row_pitch};
   if (arm->kind != MILL_EMULATOR_MLP) {
     out = &d->view.hidden[0];
     MILL_CHECK(launch(d, "kernel front", n, 1, STAR_THREADS, front, d->view, first, i_arm, *out));
@@ -382,12 +372,12 @@ done:
   return err;
 }
 
-static int plain_rounds(mill_device *d, int max_round)
+static int plain_rounds(mill_device *d, int n_listed, int max_round)
 {
   int err = MILL_OK;
   for (int i = 0; err == MILL_OK && i < max_round && i < PLAIN_ROUNDS; i++) {
     mill_range_begin(MILL_RANGE_ROUND);
-    err = one_round(d, d->n_listed);
+    err = one_round(d, n_listed);
     MILL_STEP(launch(d, "kernel round_end", 1, 1, DIGEST_THREADS, round_end, d->view));
     mill_range_end();
   }
@@ -397,7 +387,6 @@ static int plain_rounds(mill_device *d, int max_round)
 /** Launch the rounds that loop_begin has set up, over n_listed slots. */
 static int launch_rounds(mill_device *d, int n_listed, int max_round)
 {
-  d->n_listed = n_listed;
   if (d->has_graph) {
     mill_range_begin(MILL_RANGE_ROUND);
     const cudaError_t status = cudaGraphLaunch(d->exec, d->stream);
@@ -405,7 +394,7 @@ static int launch_rounds(mill_device *d, int n_listed, int max_round)
     CHECK_CUDA_AT("launching the rounds", status);
     return MILL_OK;
   }
-  return plain_rounds(d, max_round);
+  return plain_rounds(d, n_listed, max_round);
 }
 
 /** Build the graph and run it on an empty list.  If it fails but the GPU works, kernels are

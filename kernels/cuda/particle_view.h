@@ -91,8 +91,9 @@ static __device__ inline void particle_segment_make(const particle_view &v,
  *
  *  For grid steps up to a kernel width, the k-th point above the segment's middle point gets
  *  middle * up^k, and the k-th point below gets middle * down^k; `middle` is the kernel at the
- *  middle point.  The caller multiplies the sums by particle_segment_fade.  If `middle` underflows
- *  to 0, the kernel is below 1e-190 at all points, and nothing is added. */
+ *  middle point.  The caller multiplies the sums by the kernel of each point's distance from the
+ *  middle.  If `middle` underflows to 0, the kernel is below 1e-190 at all points, and nothing is
+ *  added. */
 static __device__ inline void particle_segment_add(const mill_particle_setup *s,
                                                    const mill_particle_kernel *k,
                                                    const particle_segment *g,
@@ -135,13 +136,6 @@ static __device__ inline void particle_segment_add(const mill_particle_setup *s,
   }
 }
 
-/** Return the factor that point q still lacks after particle_segment_add. */
-static __device__ inline double particle_segment_fade(const particle_segment *g, int q)
-{
-  const double d = q - MILL_SEGMENT_MIDDLE;
-  return g->rho2 <= 1.0 ? mill_exp_negative(-0.5 * g->rho2 * d * d) : 1.0;
-}
-
 /** Sum the kernels of a slab (part of a cloud's particles) at a tile of the grid (n_segment
  *  segments).  A segment has several threads, each for a part of the particles; their sums are
  *  added in a fixed order.
@@ -175,8 +169,11 @@ static __device__ inline void particle_slab_sum(mill_block *b, const particle_vi
       MILL_BARRIER(b);
     }
   MILL_UNROLL
-  for (int q = 0; q < MILL_SEGMENT; q++)
-    meet[q * MILL_BLOCK_THREADS + b->thread] = sum[q] * particle_segment_fade(&g, q);
+  for (int q = 0; q < MILL_SEGMENT; q++) {
+    const double d = q - MILL_SEGMENT_MIDDLE; /* the factor that particle_segment_add leaves out */
+    const double fade = g.rho2 <= 1.0 ? mill_exp_negative(-0.5 * g.rho2 * d * d) : 1.0;
+    meet[q * MILL_BLOCK_THREADS + b->thread] = sum[q] * fade;
+  }
   MILL_BARRIER(b);
   MILL_FOR(b, i, n_segment * MILL_SEGMENT)
   {

@@ -112,13 +112,12 @@ static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, in
 static __device__ inline void mill_error_pairs(mill_block *b, const mill_segment *s, int n,
                                                double *acc)
 {
-  const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  const int n_pix = s->n_pix;
   for (int k = 0; k < n * (n + 1) / 2; k++)
     acc[k] = 0.0;
-  MILL_FOR(b, c, n_chunk)
+  MILL_FOR(b, c, mill_chunks(n_pix, MILL_PIXEL_CHUNK))
   {
-    const int first = c * MILL_PIXEL_CHUNK;
-    const int len = n_pix - first < MILL_PIXEL_CHUNK ? n_pix - first : MILL_PIXEL_CHUNK;
+    const int first = c * MILL_PIXEL_CHUNK, len = mill_chunk_len(n_pix, first, MILL_PIXEL_CHUNK);
     for (int j = 0, k = 0; j < n; j++)
       for (int l = 0; l <= j; l++, k++) {
         const float *x = s->error + (size_t)j * mill_row_pitch(n_pix) + first;

@@ -8,10 +8,8 @@
 void mill_arm_clear(mill_arm *arm)
 {
   mill_free(arm->wave_aa);
-  for (int j = 0; j < MILL_MAX_LAYER; j++) {
-    mill_free(arm->emulator.weight[j]);
-    mill_free(arm->emulator.bias[j]);
-  }
+  for (int j = 0; j < MILL_MAX_LAYER; j++)
+    MILL_FREE(arm->emulator.weight[j], arm->emulator.bias[j]);
   mill_spline_grid_clear(&arm->emulator.grid);
   mill_rbf_clear(&arm->emulator.rbf);
   mill_model_error_clear(&arm->error);
@@ -27,8 +25,7 @@ void mill_library_clear(mill_library *lib)
     mill_free(lib->hull[i].facet);
   for (int i = 0; i < MILL_MAX_ARM; i++)
     mill_arm_clear(&lib->arm[i]);
-  mill_free(lib->guess_label);
-  mill_free(lib->report);
+  MILL_FREE(lib->guess_label, lib->report);
   memset(lib, 0, sizeof *lib);
 }
 
@@ -46,8 +43,7 @@ void mill_rbf_clear(mill_rbf *rbf)
 {
   if (!rbf)
     return;
-  mill_free(rbf->center);
-  mill_free(rbf->coef);
+  MILL_FREE(rbf->center, rbf->coef);
   memset(rbf, 0, sizeof *rbf);
 }
 

@@ -48,6 +48,17 @@ enum { MILL_BLOCK_MAX_SUM = 776 };
 
 #include MILL_PRIMITIVES_BLOCK
 
+/** Return the number of chunks of `size` elements (MILL_CHUNK, MILL_PIXEL_CHUNK) in n elements, and
+ *  the length of the chunk that begins at element `first`. */
+MILL_HD static inline int mill_chunks(int n, int size)
+{
+  return (n + size - 1) / size;
+}
+MILL_HD static inline int mill_chunk_len(int n, int first, int size)
+{
+  return n - first < size ? n - first : size;
+}
+
 /** Return the sum of part over the threads of a block, the same on all of them. */
 MILL_BLOCK_FN double mill_block_sum(mill_block *b, double part)
 {

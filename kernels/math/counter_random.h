@@ -21,7 +21,6 @@ typedef struct mill_counter_key {
 MILL_HD_INLINED mill_counter_words mill_philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3,
                                                mill_counter_key key)
 {
-  mill_counter_words out;
   uint32_t k0 = key.v[0], k1 = key.v[1];
   for (int round = 0; round < 10; round++) {
     const uint64_t a = (uint64_t)c0 * 0xD2511F53u, b = (uint64_t)c2 * 0xCD9E8D57u;
@@ -33,10 +32,7 @@ MILL_HD_INLINED mill_counter_words mill_philox(uint32_t c0, uint32_t c1, uint32_
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  out.v[0] = c0;
-  out.v[1] = c1;
-  out.v[2] = c2;
-  out.v[3] = c3;
+  const mill_counter_words out = {{c0, c1, c2, c3}};
   return out;
 }
 
@@ -45,9 +41,7 @@ MILL_HD_INLINED mill_counter_words mill_philox(uint32_t c0, uint32_t c1, uint32_
 MILL_HD_INLINED mill_counter_key mill_counter_key_of(uint64_t seed, uint64_t problem,
                                                      uint32_t purpose)
 {
-  mill_counter_key key;
-  key.v[0] = (uint32_t)seed;
-  key.v[1] = (uint32_t)(seed >> 32);
+  mill_counter_key key = {{(uint32_t)seed, (uint32_t)(seed >> 32)}};
   const mill_counter_words words =
       mill_philox((uint32_t)problem, (uint32_t)(problem >> 32), purpose, 0x6d696c6cu, key);
   key.v[0] = words.v[0];

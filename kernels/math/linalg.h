@@ -27,6 +27,20 @@ static inline double mill_dot(int n, const double *a, const double *b)
   return ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
 }
 
+/** Solve L y = b: the first half of solving L L^T x = b.
+ *  l [n][lda]  in      from mill_cholesky
+ *  b [n]       in/out  the right-hand side, then y */
+MILL_HD static inline void mill_cholesky_forward(int n, const double *l, int lda, double *b)
+{
+  for (int i = 0; i < n; ++i) {
+    const double *row = l + (ptrdiff_t)i * lda;
+    double sum = b[i];
+    for (int k = 0; k < i; ++k)
+      sum -= row[k] * b[k];
+    b[i] = sum / row[i];
+  }
+}
+
 /** Factor a = L L^T in place.
  *
  *  a [n][lda]  in: symmetric, lower triangle; out: L in the lower triangle.  The
@@ -41,13 +55,7 @@ MILL_HD static inline int mill_cholesky(int n, double *a, int lda)
   for (int i = 0; i < n; ++i) {
     double *row = a + (ptrdiff_t)i * lda;
     const double diagonal = row[i];
-    for (int j = 0; j < i; ++j) {
-      const double *above = a + (ptrdiff_t)j * lda;
-      double sum = row[j];
-      for (int k = 0; k < j; ++k)
-        sum -= row[k] * above[k];
-      row[j] = sum / above[j];
-    }
+    mill_cholesky_forward(i, a, lda, row);
     double pivot = diagonal;
     for (int k = 0; k < i; ++k)
       pivot -= row[k] * row[k];
@@ -57,20 +65,6 @@ MILL_HD static inline int mill_cholesky(int n, double *a, int lda)
     row[i] = sqrt(pivot);
   }
   return 0;
-}
-
-/** Solve L y = b: the first half of solving L L^T x = b.
- *  l [n][lda]  in      from mill_cholesky
- *  b [n]       in/out  the right-hand side, then y */
-MILL_HD static inline void mill_cholesky_forward(int n, const double *l, int lda, double *b)
-{
-  for (int i = 0; i < n; ++i) {
-    const double *row = l + (ptrdiff_t)i * lda;
-    double sum = b[i];
-    for (int k = 0; k < i; ++k)
-      sum -= row[k] * b[k];
-    b[i] = sum / row[i];
-  }
 }
 
 /** Solve L^T x = y: the second half of solving L L^T x = b.
@@ -121,7 +115,6 @@ MILL_HD static inline void mill_cholesky_inverse(int n, const double *l, int lda
       double *lower = inv + (ptrdiff_t)i * ld_inv + j;
       double *upper = inv + (ptrdiff_t)j * ld_inv + i;
       const double mean = 0.5 * (*lower + *upper);
-      *lower = mean;
-      *upper = mean;
+      *lower = *upper = mean;
     }
 }

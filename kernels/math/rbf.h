@@ -65,17 +65,15 @@ MILL_BLOCK_FN void mill_block_rbf(mill_block *b, const mill_rbf *rbf, int n_tang
                                   const double *in, size_t in_pitch, double *out, size_t out_pitch)
 {
   const int n_out = rbf->n_out, n_axis = rbf->n_axis;
-  const int n_chunk = (n_out + MILL_CHUNK - 1) / MILL_CHUNK;
   double scale[MILL_MAX_GRID_AXIS], rise[MILL_MAX_GRID_AXIS];
   for (int l = 0; l < n_axis; l++) {
     scale[l] = 1.0 / rbf->length[l];
     rise[l] = n_tangent > 0 ? scale[l] * in[(size_t)(1 + l) * in_pitch + (size_t)l] : 0.0;
   }
   (void)b; /* the CPU's loop does not use b */
-  MILL_FOR(b, i_chunk, n_chunk)
+  MILL_FOR(b, i_chunk, mill_chunks(n_out, MILL_CHUNK))
   {
-    const int k0 = i_chunk * MILL_CHUNK;
-    const int n = n_out - k0 < MILL_CHUNK ? n_out - k0 : MILL_CHUNK;
+    const int k0 = i_chunk * MILL_CHUNK, n = mill_chunk_len(n_out, k0, MILL_CHUNK);
     double sum[1 + MILL_MAX_GRID_AXIS][MILL_CHUNK];
     double u[MILL_MAX_GRID_AXIS], slope[MILL_MAX_GRID_AXIS];
     int exponent[MILL_MAX_GRID_AXIS];

@@ -21,6 +21,10 @@
 #include "kernels/data/settings.h"
 
 #define MILL_LIMB_DARKENING 0.6
+/** K(x) = C1 sqrt(1 - x^2) + C2 (1 - x^2). */
+#define MILL_ROTATION_NORM (MILL_PI * (1.0 - MILL_LIMB_DARKENING / 3.0))
+#define MILL_ROTATION_C1   (2.0 * (1.0 - MILL_LIMB_DARKENING) / MILL_ROTATION_NORM)
+#define MILL_ROTATION_C2   (0.5 * MILL_PI * MILL_LIMB_DARKENING / MILL_ROTATION_NORM)
 
 /** v sin i, km/s: slower stars' likelihoods depend on (v sin i)^2, faster stars' on v sin i. */
 #define MILL_VSINI_SOFT 30.0
@@ -38,10 +42,7 @@ enum {
 /** Compute the antiderivatives k0 of K(x) and k1 of x K(x), the argument clipped to [-1, 1]. */
 MILL_HD static inline void mill_rotation_primitives(double x, double *k0, double *k1)
 {
-  const double eps = MILL_LIMB_DARKENING;
-  const double norm = MILL_PI * (1.0 - eps / 3.0);
-  const double c1 = 2.0 * (1.0 - eps) / norm;
-  const double c2 = 0.5 * MILL_PI * eps / norm;
+  const double c1 = MILL_ROTATION_C1, c2 = MILL_ROTATION_C2;
   const double t = x < -1.0 ? -1.0 : (x > 1.0 ? 1.0 : x);
   const double q = 1.0 - t * t;
   const double root = sqrt(q > 0.0 ? q : 0.0);
@@ -96,10 +97,7 @@ MILL_HD static inline void mill_rotation_moments(double r_pix, int k, double *we
   const double d2[MILL_ROTATION_REACH + 1] = {-49.0 / 18, 3.0 / 2, -3.0 / 20, 1.0 / 90};
   const double d4[MILL_ROTATION_REACH + 1] = {28.0 / 3, -13.0 / 2, 2.0, -1.0 / 6};
   const double d6[MILL_ROTATION_REACH + 1] = {-20.0, 15.0, -6.0, 1.0};
-  const double eps = MILL_LIMB_DARKENING;
-  const double norm = MILL_PI * (1.0 - eps / 3.0);
-  const double c1 = 2.0 * (1.0 - eps) / norm;
-  const double c2 = 0.5 * MILL_PI * eps / norm;
+  const double c1 = MILL_ROTATION_C1, c2 = MILL_ROTATION_C2;
   /* n = 2, 4, 6: int_-1^1 of x^n sqrt(1 - x^2) is pi/8, pi/16, 5 pi/128; of x^n (1 - x^2) it is
    * 4/((n+1)(n+3)) */
   const double m2 = c1 * MILL_PI / 8.0 + c2 * 4.0 / 15.0;
@@ -130,10 +128,7 @@ MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *we
   const double share[MILL_ROTATION_NODES / 2] = {
       0.21526385346315779, 0.2051984637212956,   0.18553839747793782, 0.15720316715819355,
       0.12151857068790319, 0.080158087159760208, 0.03511946033175186};
-  const double eps = MILL_LIMB_DARKENING;
-  const double norm = MILL_PI * (1.0 - eps / 3.0);
-  const double c1 = 2.0 * (1.0 - eps) / norm;
-  const double c2 = 0.5 * MILL_PI * eps / norm;
+  const double c1 = MILL_ROTATION_C1, c2 = MILL_ROTATION_C2;
   double sum = 0.0, slope_sum = 0.0;
   for (int d = 1 - MILL_ROTATION_REACH; d <= MILL_ROTATION_REACH; d++) {
     /* R x runs from j to j + 1, so y = k - R x lies in [d - 1, d] */

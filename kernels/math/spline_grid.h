@@ -77,13 +77,6 @@ MILL_HD static inline int mill_linear_basis(int n_node, const double *knot, doub
   return span - 1;
 }
 
-MILL_HD static inline int mill_grid_basis(const mill_spline_grid *grid, int l, double x,
-                                          double *weight, double *slope)
-{
-  return grid->linear ? mill_linear_basis(grid->n_node[l], grid->knot[l], x, weight, slope)
-                      : mill_spline_basis(grid->n_node[l], grid->knot[l], x, weight, slope);
-}
-
 /** Compute one star's inputs of the last layer, and their derivatives, from its labels.
  *
  *  grid                        in   with arrays in the block's memory space
@@ -99,29 +92,30 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
                                           double *out, size_t out_pitch)
 {
   const int n_out = grid->n_out, last = grid->n_axis - 1;
-  const int n_chunk = (n_out + MILL_CHUNK - 1) / MILL_CHUNK;
   double weight[MILL_MAX_GRID_AXIS][MILL_SPLINE_ORDER],
       slope[MILL_MAX_GRID_AXIS][MILL_SPLINE_ORDER];
   size_t stride[MILL_MAX_GRID_AXIS], origin = 0, row = (size_t)n_out;
   const int order = mill_spline_grid_order(grid), bits = order / 2; /* log2 of 2 or 4 */
   int n_line = 1; /* lines of `order` grid points along the last axis */
   for (int l = last; l >= 0; l--) {
-    const int first = mill_grid_basis(grid, l, in[l], weight[l], slope[l]);
+    const int n_node = grid->n_node[l];
+    const int first = grid->linear
+                          ? mill_linear_basis(n_node, grid->knot[l], in[l], weight[l], slope[l])
+                          : mill_spline_basis(n_node, grid->knot[l], in[l], weight[l], slope[l]);
     for (int i = 0; i < MILL_SPLINE_ORDER && n_tangent > 0; i++)
       slope[l][i] *= in[(size_t)(1 + l) * in_pitch + (size_t)l];
     stride[l] = row;
     origin += (size_t)first * row;
-    row *= (size_t)grid->n_node[l];
+    row *= (size_t)n_node;
     n_line *= l < last ? order : 1;
   }
   const double *w = weight[last], *d = slope[last];
   /* linear: reuse the two points' coefficients for the third and fourth, whose weight is 0 */
   const int beyond = order > 2 ? 2 * n_out : 0;
   (void)b; /* the CPU's loop does not use b */
-  MILL_FOR(b, i_chunk, n_chunk)
+  MILL_FOR(b, i_chunk, mill_chunks(n_out, MILL_CHUNK))
   {
-    const int k0 = i_chunk * MILL_CHUNK;
-    const int n = n_out - k0 < MILL_CHUNK ? n_out - k0 : MILL_CHUNK;
+    const int k0 = i_chunk * MILL_CHUNK, n = mill_chunk_len(n_out, k0, MILL_CHUNK);
     double sum[1 + MILL_MAX_GRID_AXIS][MILL_CHUNK], line[MILL_CHUNK];
     for (int t = 0; t <= n_tangent; t++)
       for (int c = 0; c < n; c++)

@@ -258,15 +258,14 @@ MILL_BLOCK_FN void mill_block_particles(mill_block *b, const mill_particle_cloud
 {
   const int n_dim = c->setup->n_dim, begin = mill_particle_first(c, part);
   const int n_all = mill_particle_first(c, part + 1) - begin;
-  const int n_chunk = (n_all + MILL_CHUNK - 1) / MILL_CHUNK;
   const size_t row = (size_t)c->setup->n_particle;
   double sum[MILL_PARTICLE_SUMS], total[MILL_PARTICLE_SUMS];
   for (int k = 0; k < MILL_PARTICLE_SUMS; k++)
     sum[k] = 0.0;
-  MILL_FOR(b, i_chunk, n_chunk)
+  MILL_FOR(b, i_chunk, mill_chunks(n_all, MILL_CHUNK))
   {
     const int offset = i_chunk * MILL_CHUNK, first = begin + offset;
-    const int n = n_all - offset < MILL_CHUNK ? n_all - offset : MILL_CHUNK;
+    const int n = mill_chunk_len(n_all, offset, MILL_CHUNK);
     double at[MILL_PARTICLE_DIM][MILL_CHUNK], alive[MILL_CHUNK];
     if (step == 0) {
       mill_particle_begin(c, first, n, at, alive);

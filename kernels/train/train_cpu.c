@@ -208,17 +208,8 @@ static void backward(mill_train_work *w, int i, int n)
   }
 }
 
-/* Compute the gradient in weights and biases of neurons [first, first + n) of hidden layer l. */
-static void weight_slopes(mill_train_work *w, int l, int first, int n, int n_row)
-{
-  const mill_train_shape *s = &w->net.shape;
-  const float *delta = w->delta[l] + first;
-  gemm(1, 0, n, s->n_in[l], n_row, delta, s->n_out[l], w->act[l], s->n_in[l],
-       w->gradient + s->weight[l] + (size_t)first * (size_t)s->n_in[l], s->n_in[l]);
-  mill_train_cpu_sum_rows(n_row, n, delta, s->n_out[l], w->gradient + s->bias[l] + first);
-}
-
-/* mill_train_ops.slopes: threads share the models, then the neurons of all hidden layers. */
+/* mill_train_ops.slopes: threads share the models, then the neurons of all hidden layers; a task is
+ * the gradient in weights and biases of up to NEURONS neurons. */
 static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -240,7 +231,11 @@ static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
     int l = 0, first = task * NEURONS; /* the task's layer, and its first neuron there */
     for (; first >= s->n_out[l]; l++)
       first -= (s->n_out[l] + NEURONS - 1) / NEURONS * NEURONS;
-    weight_slopes(w, l, first, least(NEURONS, s->n_out[l] - first), rows->n);
+    const int n = least(NEURONS, s->n_out[l] - first);
+    const float *delta = w->delta[l] + first;
+    gemm(1, 0, n, s->n_in[l], rows->n, delta, s->n_out[l], w->act[l], s->n_in[l],
+         w->gradient + s->weight[l] + (size_t)first * (size_t)s->n_in[l], s->n_in[l]);
+    mill_train_cpu_sum_rows(rows->n, n, delta, s->n_out[l], w->gradient + s->bias[l] + first);
   }
   return MILL_OK;
 }

@@ -65,16 +65,6 @@ MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const f
   }
 }
 
-/** Transform the products `sum` of a group of templates, from k0 on, back to slot->guess.chisq. */
-MILL_BLOCK_FN void mill_block_guess_shifts(mill_block *b, const mill_model *m, int k0,
-                                           mill_slot *slot, float *sum)
-{
-  const int nv = 2 * m->guess_half + 1;
-  const int n_lane = m->n_templ - k0 < MILL_GUESS_LANE ? m->n_templ - k0 : MILL_GUESS_LANE;
-  mill_block_guess_back(b, m->guess_n, nv, n_lane, m->guess_root, sum,
-                        slot->guess.chisq + (ptrdiff_t)k0 * nv);
-}
-
 /** Compute slot->guess.chisq of one group of templates, from k0 on, for n_star stars whose segments
  *  use the same templates.  If n_star <= MILL_GUESS_STARS is constant, sums stay in registers.
  *  sum [n_star][guess_n][2][MILL_GUESS_LANE]  work space */
@@ -83,6 +73,7 @@ MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, in
                                           float *const *sum)
 {
   const int n = m->guess_n, n_side = MILL_GUESS_LANE / MILL_GUESS_TEMPLATES;
+  const int nv = 2 * m->guess_half + 1, n_left = m->n_templ - k0;
   MILL_FOR(b, e, n * n_side)
   {
     const int f = e / n_side, lane = e % n_side * MILL_GUESS_TEMPLATES;
@@ -112,7 +103,8 @@ MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, in
   }
   MILL_BARRIER(b);
   for (int j = 0; j < n_star; j++)
-    mill_block_guess_shifts(b, m, k0, slot[j], sum[j]);
+    mill_block_guess_back(b, n, nv, n_left < MILL_GUESS_LANE ? n_left : MILL_GUESS_LANE,
+                          m->guess_root, sum[j], slot[j]->guess.chisq + (ptrdiff_t)k0 * nv);
 }
 
 MILL_BLOCK_FN void mill_block_guess_match(mill_block *b, const mill_model *m, int k0,
@@ -149,13 +141,12 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
   const mill_waveset *ws = s->ws;
   const int n_fourier = m->guess_n, n_kept = n_fourier - 2 * m->guess_half;
   const int n_number = n_fourier * 2 * MILL_GUESS_LANE;
-  const int n = s->n_pix, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  const int n = s->n_pix;
   const int n_sky = what == MILL_BINS_ALL ? m->arm[s->arm].n_sky : 0;
   double *pixel_wn = (double *)work->pixel, *pixel_w = (double *)work->smooth;
-  MILL_FOR(b, i_chunk, n_chunk)
+  MILL_FOR(b, i_chunk, mill_chunks(n, MILL_CHUNK))
   {
-    const int first = i_chunk * MILL_CHUNK;
-    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    const int first = i_chunk * MILL_CHUNK, len = mill_chunk_len(n, first, MILL_CHUNK);
     double x[MILL_CHUNK]; /* c / sigma */
     if (what == MILL_BINS_ALL) {
       mill_continuum_of(s, nk, work->solve, first, len, x);
@@ -287,23 +278,19 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
                  y2 = slot->guess.chisq[best + 1];
     const double bend = y0 - 2.0 * y1 + y2;
     if (bend > 0.0) {
-      double shift = 0.5 * (y0 - y2) / bend;
-      shift = shift < -0.5 ? -0.5 : (shift > 0.5 ? 0.5 : shift);
-      n_bin += shift;
+      const double shift = 0.5 * (y0 - y2) / bend;
+      n_bin += shift < -0.5 ? -0.5 : (shift > 0.5 ? 0.5 : shift);
     }
   }
   slot->starts.chisq[slot->starts.n] = slot->guess.chisq[best];
   slot->starts.label[slot->starts.n] = i_label;
   double *theta = slot->starts.theta[slot->starts.n++];
-  double v = mill_guess_velocity(n_bin, m->guess_ln_step);
-  v = v < m->set.min_vel_km_s ? m->set.min_vel_km_s : v;
-  v = v > m->set.max_vel_km_s ? m->set.max_vel_km_s : v;
   double vsini = m->guess_vsini[templ % m->n_guess_vsini];
   if (slot->n_segment <= m->n_arm) /* one exposure */
     vsini = fmin(vsini, MILL_START_VSINI);
   vsini = vsini < m->set.min_vsini_km_s ? m->set.min_vsini_km_s : vsini;
   vsini = vsini > m->set.max_vsini_km_s ? m->set.max_vsini_km_s : vsini;
-  theta[MILL_PAR_VRAD] = v;
+  theta[MILL_PAR_VRAD] = mill_within_velocities(m, mill_guess_velocity(n_bin, m->guess_ln_step));
   theta[MILL_PAR_VSINI] = vsini;
   for (int l = 0; l < n_label; l++)
     theta[MILL_PAR_LABEL0 + l] = m->guess_label[(size_t)i_label * (size_t)n_label + l];

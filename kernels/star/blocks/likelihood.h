@@ -195,16 +195,15 @@ MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, co
   const mill_real *templ = (const mill_real *)work->smooth;
   const double level = MILL_LEVEL(&m->arm[s->arm], work);
   const int is_finite = isfinite(mill_block_project(b, m, s, templ, level, 0.0, work));
-  const int n = s->n_pix, n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  const int n = s->n_pix;
   for (int l = 0; l < m->n_label; l++) {
     const mill_real *row = templ + (size_t)(1 + MILL_PAR_LABEL0 + l) * (size_t)m->max_seg_pix;
     double acc[MILL_N_LINE_SUM] = {0.0}, total[MILL_N_LINE_SUM];
     if (!m->label[l].is_element)
       continue;
-    MILL_FOR(b, c, n_chunk)
+    MILL_FOR(b, c, mill_chunks(n, MILL_PIXEL_CHUNK))
     {
-      const int first = c * MILL_PIXEL_CHUNK;
-      const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+      const int first = c * MILL_PIXEL_CHUNK, len = mill_chunk_len(n, first, MILL_PIXEL_CHUNK);
       double poly[MILL_PIXEL_CHUNK], flux[MILL_PIXEL_CHUNK];
       mill_continuum_of(s, s->ws->n_cont, work->solve, first, len, poly);
       for (int i = 0; i < len; i++)
@@ -240,11 +239,9 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
 {
   const int n = s->n_pix;
   double acc[2] = {0.0, 0.0}, worst = 0.0;
-  const int n_chunk = (n + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
-  MILL_FOR(b, c, n_chunk)
+  MILL_FOR(b, c, mill_chunks(n, MILL_PIXEL_CHUNK))
   {
-    const int first = c * MILL_PIXEL_CHUNK;
-    const int len = n - first < MILL_PIXEL_CHUNK ? n - first : MILL_PIXEL_CHUNK;
+    const int first = c * MILL_PIXEL_CHUNK, len = mill_chunk_len(n, first, MILL_PIXEL_CHUNK);
     const float *is = s->is + first, *d = s->d + first;
     const unsigned char *good = s->good + first;
     double flux[MILL_PIXEL_CHUNK], poly[MILL_PIXEL_CHUNK];

@@ -176,7 +176,7 @@ MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double
 /** Compute s->res and s->base, the rows' sums, from the segment's lsf_aa. */
 MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
 {
-  const int n = s->n_pix, nd = s->n_diag, h = nd / 2, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
+  const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
   const size_t pitch = (size_t)mill_row_pitch(n);
   /* s->base holds the wavelengths until the end */
   MILL_FOR_SIMD(b, i, n)
@@ -184,9 +184,9 @@ MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
     s->base[i] = 1.0 / mill_exp_negative(-s->ws->ln_wave[i]);
   }
   MILL_BARRIER(b);
-  MILL_FOR(b, c, n_chunk)
+  MILL_FOR(b, c, mill_chunks(n, MILL_CHUNK))
   {
-    const int first = c * MILL_CHUNK, len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    const int first = c * MILL_CHUNK, len = mill_chunk_len(n, first, MILL_CHUNK);
     double even[MILL_LSF_HALF + 1][MILL_CHUNK], s_pix[MILL_CHUNK];
     /* kernels for uniform pixels, vectorised; below, mill_lsf_row replaces those of other pixels */
     MILL_SIMD
@@ -213,9 +213,9 @@ MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
     }
   }
   MILL_BARRIER(b);
-  MILL_FOR(b, c, n_chunk)
+  MILL_FOR(b, c, mill_chunks(n, MILL_CHUNK))
   {
-    const int first = c * MILL_CHUNK, len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    const int first = c * MILL_CHUNK, len = mill_chunk_len(n, first, MILL_CHUNK);
     double sum[MILL_CHUNK];
     MILL_SIMD
     for (int i = 0; i < len; i++)

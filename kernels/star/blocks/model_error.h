@@ -70,14 +70,13 @@ MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *
                                            mill_segment *s, double level, double n_share,
                                            const mill_workspace *work)
 {
-  const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  const int n_pix = s->n_pix;
   const int last = mill_error_points(&arm->error, arm->n_pix) - 1;
   const mill_real *value = mill_sharp_rows(s, work);
   const int has_matrix = s->res != NULL;
-  MILL_FOR(b, c, n_chunk)
+  MILL_FOR(b, c, mill_chunks(n_pix, MILL_PIXEL_CHUNK))
   {
-    const int first = c * MILL_PIXEL_CHUNK;
-    const int len = n_pix - first < MILL_PIXEL_CHUNK ? n_pix - first : MILL_PIXEL_CHUNK;
+    const int first = c * MILL_PIXEL_CHUNK, len = mill_chunk_len(n_pix, first, MILL_PIXEL_CHUNK);
     const float *cont = s->scratch + first, *is = s->is + first;
     int from[MILL_PIXEL_CHUNK];
     float at[MILL_PIXEL_CHUNK], weight[4][MILL_PIXEL_CHUNK], point[4][MILL_PIXEL_CHUNK];
@@ -148,17 +147,16 @@ MILL_BLOCK_FN int mill_block_whiten_error(mill_block *b, mill_segment *s, int n,
 {
   double acc[MILL_MAX_ERROR];
   const double *chol = work->normal;
-  const int n_pix = s->n_pix, n_chunk = (n_pix + MILL_PIXEL_CHUNK - 1) / MILL_PIXEL_CHUNK;
+  const int n_pix = s->n_pix;
   *ln_det = *taken = 0.0;
   if (n == 0 || mill_block_factor_error(b, s, n, work) != 0)
     return 0;
   *ln_det = work->sums[0];
   for (int j = 0; j < n; j++)
     acc[j] = 0.0;
-  MILL_FOR(b, c, n_chunk)
+  MILL_FOR(b, c, mill_chunks(n_pix, MILL_PIXEL_CHUNK))
   {
-    const int first = c * MILL_PIXEL_CHUNK;
-    const int len = n_pix - first < MILL_PIXEL_CHUNK ? n_pix - first : MILL_PIXEL_CHUNK;
+    const int first = c * MILL_PIXEL_CHUNK, len = mill_chunk_len(n_pix, first, MILL_PIXEL_CHUNK);
     const float *d = s->d + first;
     double z[MILL_MAX_ERROR][MILL_PIXEL_CHUNK];
     for (int j = 0; j < n; j++) {
@@ -209,10 +207,10 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
     total[1] = s->own_dd;
     return;
   }
-  const int n = s->n_pix, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
-  MILL_FOR(b, c, n_chunk)
+  const int n = s->n_pix;
+  MILL_FOR(b, c, mill_chunks(n, MILL_CHUNK))
   {
-    const int first = c * MILL_CHUNK, len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    const int first = c * MILL_CHUNK, len = mill_chunk_len(n, first, MILL_CHUNK);
     const float *own_is = s->own_is + first, *own_d = s->own_d + first;
     float *is = s->is + first, *d = s->d + first;
     int index[MILL_CHUNK];
@@ -369,10 +367,9 @@ MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill
 {
   const mill_model_arm *arm = &m->arm[s->arm];
   const int n = s->n_pix, n_error = mill_n_error(arm, s->width_error);
-  const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
-  MILL_FOR(b, c, n_chunk)
+  MILL_FOR(b, c, mill_chunks(n, MILL_CHUNK))
   {
-    const int first = c * MILL_CHUNK, len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    const int first = c * MILL_CHUNK, len = mill_chunk_len(n, first, MILL_CHUNK);
     double sum[MILL_CHUNK];
     mill_continuum_of(s, s->ws->n_cont, work->solve, first, len, sum);
     MILL_SIMD

@@ -151,11 +151,9 @@ MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_
 {
   const int n = s->n_pix;
   double acc[3] = {0.0, 0.0, 0.0};
-  const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
-  MILL_FOR(b, c, n_chunk)
+  MILL_FOR(b, c, mill_chunks(n, MILL_CHUNK))
   {
-    const int first = c * MILL_CHUNK;
-    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    const int first = c * MILL_CHUNK, len = mill_chunk_len(n, first, MILL_CHUNK);
     double flux[MILL_CHUNK], inverse[MILL_CHUNK];
     int n_bad = 0;
     MILL_SIMD_SUM(n_bad)
@@ -216,10 +214,8 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
   MILL_SERIAL(b)
   {
     s->sn = isfinite(sn) ? sn : -1e9;
-    s->n_good = 0;
-    s->used = 0;
-    s->sum_ln_var = 0.0;
-    s->dd = 0.0;
+    s->n_good = s->used = 0;
+    s->sum_ln_var = s->dd = 0.0;
   }
   MILL_BARRIER(b);
   if (n_clear < 1 || !isfinite(scale) || scale == 0.0)

@@ -219,13 +219,11 @@ MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
 MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, uint32_t ignore, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;
-  const int n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
   const double most = 1e300;             /* above any finite sum of floats */
   double part[2] = {0.0, 0.0}, total[2]; /* narrow rows; invalid rows of usable pixels */
-  MILL_FOR(b, c, n_chunk)
+  MILL_FOR(b, c, mill_chunks(n, MILL_CHUNK))
   {
-    const int first = c * MILL_CHUNK;
-    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    const int first = c * MILL_CHUNK, len = mill_chunk_len(n, first, MILL_CHUNK);
     double row[MILL_MAX_DIAG][MILL_CHUNK], solved[MILL_DECONV_STEP][MILL_CHUNK];
     double sum[MILL_CHUNK], base[MILL_CHUNK], narrow[MILL_CHUNK], shift[MILL_CHUNK];
     mill_read_rows(s, first, len, row);
@@ -289,11 +287,10 @@ MILL_BLOCK_FN void mill_block_prepare_resolution(mill_block *b, uint32_t ignore,
  *  sum is not positive, or the pixel is masked or unusable. */
 MILL_BLOCK_FN void mill_block_sum_rows(mill_block *b, uint32_t ignore, mill_segment *s)
 {
-  const int n = s->n_pix, h = s->n_diag / 2, n_chunk = (n + MILL_CHUNK - 1) / MILL_CHUNK;
-  MILL_FOR(b, c, n_chunk)
+  const int n = s->n_pix, h = s->n_diag / 2;
+  MILL_FOR(b, c, mill_chunks(n, MILL_CHUNK))
   {
-    const int first = c * MILL_CHUNK;
-    const int len = n - first < MILL_CHUNK ? n - first : MILL_CHUNK;
+    const int first = c * MILL_CHUNK, len = mill_chunk_len(n, first, MILL_CHUNK);
     double row[MILL_MAX_DIAG][MILL_CHUNK];
     mill_read_rows(s, first, len, row);
     MILL_SIMD

@@ -74,14 +74,6 @@ MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot 
   slot->result.info |= MILL_INFO_GIVEN_START;
 }
 
-/** Give a velocity offset to each arm with data; the library's first arm never has one.  Without
- *  data in the first arm, the offsets' prior thus enters VRAD's error. */
-MILL_HD static inline void mill_offsets_begin(const mill_model *m, mill_slot *slot)
-{
-  for (int a = 0; a < MILL_MAX_ARM; a++)
-    slot->no_offset[a] = a == 0 || a >= m->n_arm || slot->result.n_pix[a] == 0;
-}
-
 /** Another library ties if its best guess template fits as well as this library's third best.
  *  Comparing only best templates would miss the better library for 89 of 1371 MILES stars. */
 enum { MILL_GUESS_TIE = 2 };
@@ -116,7 +108,10 @@ MILL_HD_CALLED static inline int mill_fit_admit(const mill_model *m, mill_slot *
   slot->n_free = 0;
   if (!mill_fit_has_data(m, slot))
     return 0;
-  mill_offsets_begin(m, slot);
+  /* arms with data have velocity offsets; the library's first arm never has one.  Without data in
+   * the first arm, the offsets' prior thus enters VRAD's error. */
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    slot->no_offset[a] = a == 0 || a >= m->n_arm || slot->result.n_pix[a] == 0;
   for (int i = 0; i < slot->n_epoch; i++)
     slot->epoch[i].shift[0] = slot->epoch[i].shift[1] = 0.0;
   for (int j = 0; j < m->n_par; j++)

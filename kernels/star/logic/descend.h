@@ -8,12 +8,6 @@
 
 /* ---- begin ---- */
 
-/** May the start be far from its minimum?  A given start is near. */
-MILL_HD static inline int mill_begins_far(const mill_slot *slot)
-{
-  return !slot->simplex.done && !(slot->starts.has_given && slot->starts.i == 0);
-}
-
 /** A start fits the leading arm alone while a step's predicted decrease of F is above PROMISE, for
  *  at most MAX_JAC Jacobians.  The arm's lines need a squared significance above SIGNAL. */
 #define MILL_LEAD_PROMISE 100.0
@@ -21,7 +15,7 @@ MILL_HD static inline int mill_begins_far(const mill_slot *slot)
 enum { MILL_LEAD_MAX_JAC = 3 };
 
 /** Begin a start with only the arm of the most significant lines: Jacobians then cost less.
- *  With velocity offsets all arms are fitted. */
+ *  All arms are fitted with velocity offsets, by nelder-mead, or from a given, near start. */
 MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
 {
   int lead = 0, n_arm = 0; /* lead: 1 + arm */
@@ -32,7 +26,8 @@ MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
     if (lead == 0 || slot->lead.signal[a] > slot->lead.signal[lead - 1])
       lead = a + 1;
   }
-  if (n_arm > 1 && m->n_par == m->n_deriv && mill_begins_far(slot) &&
+  const int begins_far = !slot->simplex.done && !(slot->starts.has_given && slot->starts.i == 0);
+  if (n_arm > 1 && m->n_par == m->n_deriv && begins_far &&
       slot->lead.signal[lead - 1] > MILL_LEAD_SIGNAL)
     slot->lead.arm = lead;
 }
@@ -71,14 +66,6 @@ MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot 
 /** Method hybrid runs a short simplex if two steps in a row raised F although the second one's
  *  predicted decrease was above this. */
 #define MILL_SIMPLEX_PROMISE 1.0
-
-/** Do the derivatives mislead the polish, so that method hybrid should run its simplex? */
-MILL_HD static inline int mill_polish_misled(const mill_model *m, const mill_slot *slot)
-{
-  const mill_polish *p = &slot->polish;
-  return slot->method == MILL_OPT_HYBRID && !slot->simplex.done && m->set.n_simplex_round > 0 &&
-         p->n_rejected > 1 && p->promised > MILL_SIMPLEX_PROMISE;
-}
 
 /** Do the templates, or the width of the line-spread function, have a model error? */
 MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_slot *slot)
@@ -122,16 +109,6 @@ MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_sl
   return 1;
 }
 
-/** Has this start met an earlier start's path?  Then starts.f becomes the earlier start's F. */
-MILL_HD static inline int mill_start_has_merged(const mill_model *m, mill_slot *slot)
-{
-  const int like = mill_start_merges(m, slot);
-  if (like < 0 || !slot->best.have || !slot->best.converged)
-    return 0;
-  slot->starts.f[slot->starts.i] = slot->starts.f[like];
-  return 1;
-}
-
 /** Most Jacobians of a brief start (mill_fit_admit). */
 enum { MILL_BRIEF_JAC = 5 };
 
@@ -147,13 +124,18 @@ MILL_HD_CALLED static inline int mill_polish_digest(const mill_model *m, mill_sl
       return MILL_POLISH_GO;
     if (outcome != MILL_POLISH_GO)
       return outcome;
-    if (mill_polish_misled(m, slot))
+    if (slot->method == MILL_OPT_HYBRID && !slot->simplex.done && m->set.n_simplex_round > 0 &&
+        slot->polish.n_rejected > 1 && slot->polish.promised > MILL_SIMPLEX_PROMISE)
       return MILL_POLISH_MISLED;
     if (slot->starts.brief && slot->result.n_jac >= MILL_BRIEF_JAC)
       return MILL_POLISH_CUT;
     (void)mill_polish_settle(m, slot);
   }
-  return mill_start_has_merged(m, slot) ? MILL_POLISH_GIVEN_UP : MILL_POLISH_GO;
+  const int like = mill_start_merges(m, slot); /* an earlier start whose path this start meets */
+  if (like < 0 || !slot->best.have || !slot->best.converged)
+    return MILL_POLISH_GO;
+  slot->starts.f[slot->starts.i] = slot->starts.f[like];
+  return MILL_POLISH_GIVEN_UP;
 }
 
 /* ---- the whole way ---- */

@@ -212,13 +212,6 @@ MILL_HD static inline double mill_arm_vrad(const mill_model *m, const mill_slot 
   return mill_within_velocities(m, vrad_km_s + mill_arm_offset(m, slot, i_arm, vrad_km_s));
 }
 
-/** Return an epoch's velocity less VRAD, km/s; with two stars less the VRAD of `pair.star`. */
-MILL_HD static inline double mill_epoch_shift(const mill_slot *slot, const mill_segment *s)
-{
-  const int star = slot->pair.is_fitted ? slot->pair.star : 0;
-  return slot->n_epoch > 0 ? slot->epoch[s->epoch].shift[star] : 0.0;
-}
-
 /** Whose velocity varies: the whole star's, an arm's or an epoch's. */
 enum mill_group { MILL_OF_STAR, MILL_OF_ARMS, MILL_OF_EPOCHS };
 
@@ -230,7 +223,10 @@ MILL_HD_CALLED static inline double mill_velocity_of(const mill_model *m, const 
 {
   const double vrad = group == MILL_OF_EPOCHS ? slot->theta[MILL_PAR_VRAD] : vel_km_s;
   const double v = group == MILL_OF_ARMS ? vel_km_s : mill_arm_vrad(m, slot, s->arm, vrad);
-  const double shift = group == MILL_OF_EPOCHS ? vel_km_s - vrad : mill_epoch_shift(slot, s);
+  const int star = slot->pair.is_fitted ? slot->pair.star : 0;
+  double shift = slot->n_epoch > 0 ? slot->epoch[s->epoch].shift[star] : 0.0;
+  if (group == MILL_OF_EPOCHS)
+    shift = vel_km_s - vrad;
   return shift == 0.0 ? v : mill_within_velocities(m, v + shift);
 }
 

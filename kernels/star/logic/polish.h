@@ -36,11 +36,9 @@ MILL_HD_CALLED static inline void mill_polish_restart(const mill_model *m, mill_
                                                       const double *theta)
 {
   mill_polish *p = &slot->polish;
-  p->have = 0;
-  p->n_jac = 0;
+  p->have = p->n_jac = p->n_rejected = 0;
   p->lambda = MILL_POLISH_LAMBDA;
   p->pred = 0.0;
-  p->n_rejected = 0;
   for (int j = 0; j < m->n_par; j++) {
     const double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
     slot->theta[j] = theta[j] < lo ? lo : (theta[j] > hi ? hi : theta[j]);
@@ -133,15 +131,6 @@ MILL_HD_CALLED static inline void mill_polish_learn(const mill_model *m, mill_po
       p->second[j * np + k] += y[j] * y[k] / found - known[j] * known[k] / expected;
 }
 
-/** Is the answer to a Jacobian finite? */
-MILL_HD static inline int mill_polish_finite(const mill_model *m, const mill_slot *slot, double f)
-{
-  int finite = isfinite(f);
-  for (int j = 0; j < m->n_par; j++)
-    finite = finite && isfinite(slot->eval.grad[j]);
-  return finite;
-}
-
 /** Increase the damping until a step from polish->at predicts no rise of F, and set slot->theta to
  *  the step's end.  Returns 0 if there is no such step. */
 MILL_HD_CALLED static inline int mill_polish_propose(const mill_model *m, mill_slot *slot,
@@ -176,7 +165,9 @@ MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot
 {
   mill_polish *p = &slot->polish;
   const int np = m->n_par;
-  const int finite = mill_polish_finite(m, slot, f);
+  int finite = isfinite(f);
+  for (int j = 0; j < np; j++)
+    finite = finite && isfinite(slot->eval.grad[j]);
   p->n_jac++;
   p->promised = p->pred;
   if (!p->have && !finite)

@@ -401,8 +401,7 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
       r->vrad_offset_err_km_s[a] = j < 0 ? 0.0 : (double)NAN;
     }
   r->m2ll = f;
-  r->chisq_tot = 0.0;
-  r->chisq_c_tot = 0.0;
+  r->chisq_tot = r->chisq_c_tot = 0.0;
   r->chisq_data = mill_sum_models(m, slot, -1, MILL_ANSWER_CHISQ_DATA);
   r->excess = r->chisq_data - (double)r->n_pix_tot + (f - slot->eval.f); /* f's penalties */
   r->chisq_c_data = mill_sum_models(m, slot, -1, MILL_ANSWER_CHISQ_C_DATA);
@@ -417,11 +416,8 @@ MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot
   }
   if (!mill_fit_covariance(m, slot))
     r->warn |= MILL_WARN_BAD_HESSIAN;
-  if (m->set.fixed[MILL_PAR_VRAD]) {
-    r->vrad_err_km_s = 0.0;
-    r->vrad_skew = 0.0;
-    r->vrad_kurt = 0.0;
-  }
+  if (m->set.fixed[MILL_PAR_VRAD])
+    r->vrad_err_km_s = r->vrad_skew = r->vrad_kurt = 0.0;
   mill_fit_reduce(m, slot);
   mill_fit_scale_errors(m, r);
   mill_epochs_row(m, slot);

@@ -147,14 +147,6 @@ MILL_HD static inline int mill_sample_ahead(const mill_model *m, mill_slot *copy
   return 1;
 }
 
-/** Copy F of each segment from `copy`, which was asked at this slot's point (mill_sample_ahead). */
-MILL_HD static inline void mill_sample_take(const mill_model *m, mill_slot *slot,
-                                            const mill_slot *copy)
-{
-  for (int i = 0; i < slot->n_segment; i++)
-    mill_answer_of(m, slot, i)[MILL_ANSWER_F] = mill_answer_of(m, copy, i)[MILL_ANSWER_F];
-}
-
 /** Store the point's ln(density) without hull penalty, which mill_sample_allowed has applied. */
 MILL_HD_CALLED static inline void mill_sample_keep(const mill_model *m, mill_slot *slot)
 {

@@ -67,15 +67,6 @@ MILL_HD static inline double mill_seek_room(const mill_model *m, const mill_curv
   return 0.99 * fmin(c->centre - m->set.min_vel_km_s, m->set.max_vel_km_s - c->centre);
 }
 
-/** Set the search to ask for three values, or end it at a velocity limit; returns c->go. */
-MILL_HD static inline int mill_seek_next(const mill_model *m, mill_curve *c)
-{
-  c->step = fmin(c->step, mill_seek_room(m, c));
-  c->go = c->go && c->step > 0.0;
-  c->n = c->go ? 3 : 0;
-  return c->go;
-}
-
 /** Return the curve of search i, an epoch's or an arm's; NULL: there is no search i. */
 MILL_HD static inline mill_curve *mill_seek_of(const mill_model *m, mill_slot *slot, int i)
 {
@@ -84,13 +75,18 @@ MILL_HD static inline mill_curve *mill_seek_of(const mill_model *m, mill_slot *s
   return i < m->n_arm ? &slot->arm[i] : NULL;
 }
 
-/** Call mill_seek_next for all arms or epochs; 0: all searches have ended. */
+/** Let the search of each arm or epoch ask for three values, or end it at a velocity limit.
+ *  Returns 0 if all searches have ended. */
 MILL_HD_CALLED static inline int mill_seeks_next(const mill_model *m, mill_slot *slot)
 {
   mill_curve *c;
   int go = 0;
-  for (int i = 0; (c = mill_seek_of(m, slot, i)) != NULL; i++)
-    go |= mill_seek_next(m, c);
+  for (int i = 0; (c = mill_seek_of(m, slot, i)) != NULL; i++) {
+    c->step = fmin(c->step, mill_seek_room(m, c));
+    c->go = c->go && c->step > 0.0;
+    c->n = c->go ? 3 : 0;
+    go |= c->go;
+  }
   return go;
 }
 
