@@ -4,8 +4,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "io/catalog/start_table.h"
-#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "io/hdf5/hdf5_crash.h"
-#include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
 #include "kernels/base/memory.h"
 #include "src/system/order.h"

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "io/files/sha256.h"
-#include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
 #include "kernels/base/memory.h"
 #include "src/system/file_roles.h"

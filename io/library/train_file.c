@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "io/result/table.h"
-#include "kernels/base/memory.h"
 #include "src/system/watchdog.h"
 
 enum { BLOCK_ROWS = 65536 };

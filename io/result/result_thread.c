@@ -10,7 +10,6 @@
 #include "src/system/log.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
-#include "kernels/base/memory.h"
 
 enum {
   POLL_FIRST_US = 500,  /* first pause between two polls of MPI; pauses double */

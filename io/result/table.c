@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"

@@ -11,7 +11,6 @@
 
 #include "io/catalog/catalog_list.h"
 #include "io/files/sha256.h"
-#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
 #include "io/surveys/formats.h"
 #include "io/surveys/redrock.h"

@@ -10,7 +10,6 @@
 #include "io/surveys/cameras.h"
 #include "kernels/base/layout.h"
 #include "src/system/log.h"
-#include "kernels/base/memory.h"
 #include "src/config/arms.h"
 
 enum { MAX_PIX = 1 << 19 /* most pixels of a spectrum; DESI has 2881 */ };

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Assigns the pixels of channels to arms. */
-#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <strings.h>
 
 #include "io/surveys/spectra_impl.h"
-#include "kernels/base/memory.h"
 #include "kernels/math/doppler.h"
 #include "src/config/arms.h"
 
