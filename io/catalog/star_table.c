@@ -250,7 +250,6 @@ static int find_place(const mill_star_rows *rows, const mill_star_row *key, int6
   return MILL_OK;
 }
 
-/* Try the keys in order, best first. */
 int mill_star_rows_find(const mill_star_rows *rows, const mill_catalog_row *star,
                         const int64_t range[2], int64_t *row)
 {

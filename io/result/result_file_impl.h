@@ -67,7 +67,6 @@ struct mill_result_file {
   double met_s; /* rank 0: time of the last call of meet; 0: some rank has not set meet */
 
   pthread_t io_thread;
-  int has_io_thread;
   /* used by the I/O thread alone */
   mill_owners owners;   /* ranks that write each block of rows, and of exposures */
   int64_t *count, *sum; /* [n_count] counts of a write: this rank's; summed over ranks */

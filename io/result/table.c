@@ -294,7 +294,6 @@ int mill_table_write(const mill_table_part *part)
   return move_part(part, 1);
 }
 
-/* Write missing values to the columns of part, unless they are 0: a new file has zeros. */
 int mill_table_fill(mill_table_part part)
 {
   char value[sizeof(double)];

@@ -11,7 +11,6 @@
 /* Pieces numbered so far in this process, for mill_raw_segment.wave_number. */
 static _Atomic uint64_t n_numbered;
 
-/* Set the rule of each arm: is it fitted, from which channel and range, at which resolution? */
 void mill_spectra_set_rules(mill_spectra *spectra)
 {
   const mill_library *lib = spectra->settings.lib;
@@ -177,7 +176,6 @@ static int learn(mill_spectra *spectra, const mill_channel *channel, int air,
   return MILL_OK;
 }
 
-/* Look up how the channel is cut; if its wavelengths are new, cut it and remember the pieces. */
 int mill_spectra_know(mill_spectra *spectra, const mill_channel *channel, mill_known_waves **out)
 {
   /* the key medium is for files: a caller with spectra in memory states their medium */
