@@ -40,12 +40,11 @@ void mill_star_table_range(const mill_library *lib, int n_lib, const mill_fit_se
 
 int mill_star_table_is_hdf5(const char *path, const char *what, int *is_hdf5)
 {
-  int fd;
+  MILL_AT_END(mill_descriptor_close) int fd = -1;
   char first[4] = "";
   MILL_CHECK(mill_regular_open(path, what, MILL_ERR_CONFIG, &fd));
   *is_hdf5 =
       read(fd, first, sizeof first) == sizeof first && memcmp(first, "\x89HDF", sizeof first) == 0;
-  close(fd);
   return MILL_OK;
 }
 

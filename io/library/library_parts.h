@@ -3,8 +3,6 @@
  *  contents, library_check.c checks a library in memory. */
 #pragma once
 
-#include <stddef.h>
-
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_file.h"
 

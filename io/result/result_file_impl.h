@@ -5,16 +5,12 @@
 
 #include <pthread.h>
 
-#include <hdf5.h>
-
 #include "io/files/lock_file.h"
 #include "io/hdf5/output_file.h"
 #include "io/result/models_file.h"
 #include "io/result/result_file.h"
 #include "io/result/table.h"
-#include "kernels/base/error.h"
 #include "src/ranks/deliver.h"
-#include "src/ranks/mpi_context.h"
 
 /* A rank writes its queue every write_interval, or earlier if the queue reaches these sizes. */
 enum {
