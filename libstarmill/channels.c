@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "kernels/base/memory.h"
-
 struct starmill_channels {
   mill_config config;
   /* a substitute library whose single arm covers all wavelengths; no channel has its name */

@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "kernels/math/continuum.h"
-#include "kernels/math/rotation.h"
-#include "kernels/base/memory.h"
 
 /* ---- the likelihood ---- */
 

@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include "io/surveys/spectra.h"
-#include "kernels/base/error.h"
 #include "libstarmill/include/starmill/starmill.h"
 #include "src/pipeline/pipeline.h"
 #include "src/system/thread.h"

@@ -11,7 +11,6 @@
 #include "io/library/library_file.h"
 #include "io/surveys/formats.h"
 #include "kernels/backend.h"
-#include "src/system/thread.h"
 #include "src/system/version.h"
 #include "kernels/base/memory.h"
 #include "src/config/arms.h"

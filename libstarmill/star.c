@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "io/surveys/formats.h"
-#include "kernels/base/memory.h"
 
 /* ---- from a batch ---- */
 

@@ -4,11 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <hdf5.h>
-
 #include "io/hdf5/hdf5_util.h"
 #include "io/result/table.h"
-#include "kernels/base/memory.h"
 
 _Static_assert(STARMILL_F64 == (int)MILL_TYPE_F64 && STARMILL_I64 == (int)MILL_TYPE_I64 &&
                    STARMILL_I32 == (int)MILL_TYPE_I32 && STARMILL_U32 == (int)MILL_TYPE_U32 &&

@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "io/fits/fits_guard.h"
 #include "src/config/star_list.h"
 
 /** A growing list of paths; zero it before use. */

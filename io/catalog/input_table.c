@@ -221,25 +221,21 @@ int mill_input_table_check(const char *path)
   return MILL_OK;
 }
 
-static int ends_within_line(int fd, int64_t size)
-{
-  char last = '\n';
-  return size > 0 && pread(fd, &last, 1, size - 1) == 1 && last != '\n';
-}
-
 int mill_input_table_append(const char *path, const mill_input_entry *entry, size_t n)
 {
   MILL_OWNED char *text = NULL;
   size_t n_text = 0;
+  char last = '\n'; /* byte of the file; if it is another, the last line was cut short */
   MILL_AT_END(mill_descriptor_close)
   const int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   const int64_t size = fd < 0 ? -1 : (int64_t)lseek(fd, 0, SEEK_END);
   if (size < 0)
     return not_written(path);
   MILL_CHECK(mill_input_table_check(path));
+  (void)!pread(fd, &last, 1, size - 1);
   FILE *out = open_memstream(&text, &n_text);
   if (out)
-    fputs(size == 0 ? HEAD COLUMNS : ends_within_line(fd, size) ? "\n" : "", out);
+    fputs(size == 0 ? HEAD COLUMNS : last != '\n' ? "\n" : "", out);
   for (size_t i = 0; i < n && out; i++)
     print_entry(&entry[i], out);
   MILL_CHECK(mill_text_close(out, MILL_OK, "the table of inputs"));

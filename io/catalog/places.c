@@ -50,7 +50,6 @@ static int64_t find_first(known_places *places, int64_t row, double ra_deg, doub
   return row;
 }
 
-/* Replace each row's key, the number of its name, by the index of its star's first row. */
 int mill_places_group(mill_keyed *row, int64_t n, const double *ra_deg, const double *dec_deg)
 {
   known_places places = {0};

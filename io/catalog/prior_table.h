@@ -5,8 +5,6 @@
 #pragma once
 
 #include "io/catalog/star_table.h"
-#include "kernels/data/library.h"
-#include "kernels/data/settings.h"
 #include "kernels/data/star.h"
 
 typedef struct mill_prior_table mill_prior_table;
@@ -27,7 +25,8 @@ int mill_prior_check(const mill_library *lib, int n_lib, const mill_fit_settings
  *  set: settings that mill_config_bind made for own.  limits may be NULL.  Not collective.
  *  is_loud: warn of means over five sigma outside the range.
  *  MILL_ERR_CONFIG: no pair, a pair of a fixed or unknown parameter, half a pair, an error that is
- *  not positive, a TUNIT that is not the result's, two rows of one star.  MILL_ERR_OUTPUT: no room for an unpacked .gz. */
+ *  not positive, a TUNIT that is not the result's, two rows of one star.
+ *  MILL_ERR_OUTPUT: no room for an unpacked .gz. */
 int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,
                           const mill_library *own, const mill_fit_settings *set,
                           const mill_open_limits *limits, int is_loud, mill_prior_table **out);

@@ -4,8 +4,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "io/catalog/start_table.h"
-#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
@@ -121,14 +119,10 @@ static int read_rows(const char *path, fit_rows *rows)
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   MILL_CHECK(mill_result_open_stored(path, MILL_ERR_CONFIG, &file));
   MILL_CHECK(mill_h5_shape(&file, "fits/TARGETID", 1, &rows->n));
-  MILL_CHECK(MILL_ALLOC(rows->n, &rows->id));
-  MILL_CHECK(MILL_ALLOC(rows->n, &rows->warn));
-  MILL_CHECK(MILL_ALLOC(rows->n, &rows->status));
-  MILL_CHECK(MILL_ALLOC(rows->n, &rows->info));
-  MILL_CHECK(mill_h5_read(&file, "fits/TARGETID", H5T_NATIVE_INT64, 1, &rows->n, rows->id));
-  MILL_CHECK(mill_h5_read(&file, "fits/RVS_WARN", H5T_NATIVE_INT64, 1, &rows->n, rows->warn));
-  MILL_CHECK(mill_h5_read(&file, "fits/STATUS", H5T_NATIVE_INT32, 1, &rows->n, rows->status));
-  MILL_CHECK(mill_h5_read(&file, "fits/FIT_INFO", H5T_NATIVE_INT32, 1, &rows->n, rows->info));
+  MILL_CHECK(mill_h5_read_new(&file, "fits/TARGETID", H5T_NATIVE_INT64, 1, &rows->n, &rows->id));
+  MILL_CHECK(mill_h5_read_new(&file, "fits/RVS_WARN", H5T_NATIVE_INT64, 1, &rows->n, &rows->warn));
+  MILL_CHECK(mill_h5_read_new(&file, "fits/STATUS", H5T_NATIVE_INT32, 1, &rows->n, &rows->status));
+  MILL_CHECK(mill_h5_read_new(&file, "fits/FIT_INFO", H5T_NATIVE_INT32, 1, &rows->n, &rows->info));
   MILL_CHECK(MILL_ALLOC(rows->n, &rows->sn));
   MILL_CHECK(MILL_ALLOC(rows->n, &rows->arm_sn));
   MILL_CHECK(read_sn(&file, rows));

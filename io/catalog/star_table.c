@@ -40,12 +40,11 @@ void mill_star_table_range(const mill_library *lib, int n_lib, const mill_fit_se
 
 int mill_star_table_is_hdf5(const char *path, const char *what, int *is_hdf5)
 {
-  int fd;
+  MILL_AT_END(mill_descriptor_close) int fd = -1;
   char first[4] = "";
   MILL_CHECK(mill_regular_open(path, what, MILL_ERR_CONFIG, &fd));
   *is_hdf5 =
       read(fd, first, sizeof first) == sizeof first && memcmp(first, "\x89HDF", sizeof first) == 0;
-  close(fd);
   return MILL_OK;
 }
 
@@ -250,7 +249,6 @@ static int find_place(const mill_star_rows *rows, const mill_star_row *key, int6
   return MILL_OK;
 }
 
-/* Try the keys in order, best first. */
 int mill_star_rows_find(const mill_star_rows *rows, const mill_catalog_row *star,
                         const int64_t range[2], int64_t *row)
 {

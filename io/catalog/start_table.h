@@ -7,9 +7,6 @@
 #pragma once
 
 #include "io/catalog/star_table.h"
-#include "io/fits/fits_guard.h"
-#include "kernels/data/library.h"
-#include "kernels/data/settings.h"
 
 typedef struct mill_start_table mill_start_table;
 

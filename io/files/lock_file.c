@@ -287,12 +287,6 @@ void mill_lock_release(mill_lock *lock)
   *lock = (mill_lock){.path = ""};
 }
 
-/* Is the end of a temporary name a job: "pid" and digits, a Slurm job, or Python's two numbers? */
-static int is_of_job(const char *end)
-{
-  return is_job_id(strncmp(end, "pid", 3) == 0 ? end + 3 : end);
-}
-
 void mill_lock_remove_leftovers(const mill_lock *lock, const char *output)
 {
   char folder[MILL_MAX_PATH], victim[2 * MILL_MAX_PATH];
@@ -305,7 +299,10 @@ void mill_lock_remove_leftovers(const mill_lock *lock, const char *output)
   struct dirent *entry;
   while (dir && (entry = readdir(dir)) != NULL) {
     const char *file = entry->d_name, *end = file + n;
-    if (strncmp(file, base, n) != 0 || strncmp(end, ".tmp-", 5) != 0 || !is_of_job(end + 5))
+    if (strncmp(file, base, n) != 0 || strncmp(end, ".tmp-", 5) != 0)
+      continue;
+    /* the end is a job: "pid" and digits, a Slurm job, or Python's two numbers */
+    if (!is_job_id(strncmp(end + 5, "pid", 3) == 0 ? end + 8 : end + 5))
       continue;
     snprintf(victim, sizeof victim, "%s/%s", in, file);
     unlink(victim);

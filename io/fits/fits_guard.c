@@ -593,7 +593,7 @@ void mill_fits_guard_close(mill_fits_guard *guard)
     return;
   if (guard->is_unpacked)
     mill_gunzip_close(&guard->unpacked);
-  else if (guard->fd >= 0)
-    close(guard->fd);
+  else
+    mill_descriptor_close(&guard->fd);
   MILL_FREE(guard->hdu, guard);
 }

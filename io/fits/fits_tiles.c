@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/fits/fits_walk.h"
-#include "kernels/base/memory.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "io/fits/fits_guard.h"
-#include "kernels/base/error.h"
 
 #define CUT "the file is truncated: fetch it again"
 #define BAD "the file is damaged or no standard FITS: make it again"

@@ -52,7 +52,6 @@ static void on_crash(int number)
   raise(number);
 }
 
-/* Install on_crash as the signal handler, with a stack of its own. */
 void mill_h5_name_crashes(void)
 {
   static char stack[STACK_BYTES];

@@ -358,6 +358,16 @@ int mill_h5_read(const mill_h5_file *file, const char *name, hid_t mem_type, int
   return MILL_OK;
 }
 
+int mill_h5_read_new(const mill_h5_file *file, const char *name, hid_t mem_type, int n_dim,
+                     const size_t *dim, void *out)
+{
+  size_t n = 1;
+  for (int i = 0; i < n_dim; i++)
+    n *= dim[i];
+  MILL_CHECK(mill_alloc_bytes(n, H5Tget_size(mem_type), out));
+  return mill_h5_read(file, name, mem_type, n_dim, dim, *(void **)out);
+}
+
 int mill_h5_has_attr(const mill_h5_file *file, const char *object, const char *name)
 {
   return H5Aexists_by_name(file->id, object, name, H5P_DEFAULT) > 0;

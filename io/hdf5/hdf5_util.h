@@ -88,6 +88,10 @@ int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t 
 int mill_h5_read(const mill_h5_file *file, const char *name, hid_t mem_type, int n_dim,
                  const size_t *dim, void *data);
 
+/** mill_h5_read into new memory (mill_free); out: address of the pointer to set. */
+int mill_h5_read_new(const mill_h5_file *file, const char *name, hid_t mem_type, int n_dim,
+                     const size_t *dim, void *out);
+
 /** Has the object this attribute? */
 int mill_h5_has_attr(const mill_h5_file *file, const char *object, const char *name);
 

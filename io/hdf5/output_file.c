@@ -261,27 +261,24 @@ static int create_dataset(hid_t loc, const char *path, const char *name, hid_t t
                           const hsize_t *dim, int is_column, const void *fill, const char *unit,
                           const char *description)
 {
+  MILL_AT_END(mill_h5_id_close)
+  const hid_t space = H5Screate_simple(n_dim, dim, NULL), create = H5Pcreate(H5P_DATASET_CREATE);
   int err = MILL_OK;
-  hid_t space = H5I_INVALID_HID, create = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
-  space = H5Screate_simple(n_dim, dim, NULL);
-  create = H5Pcreate(H5P_DATASET_CREATE);
   /* omit times, so that equal content gives equal bytes */
   if (space < 0 || create < 0 || H5Pset_layout(create, H5D_CONTIGUOUS) < 0 ||
       H5Pset_alloc_time(create, H5D_ALLOC_TIME_EARLY) < 0 ||
       H5Pset_fill_time(create, is_column ? H5D_FILL_TIME_NEVER : H5D_FILL_TIME_ALLOC) < 0 ||
       H5Pset_obj_track_times(create, 0) < 0 || (fill && H5Pset_fill_value(create, type, fill) < 0))
-    MILL_TRY(WRITE_ERROR(name));
-  dataset = H5Dcreate2(loc, name, type, space, H5P_DEFAULT, create, H5P_DEFAULT);
+    return WRITE_ERROR(name);
+  const hid_t dataset = H5Dcreate2(loc, name, type, space, H5P_DEFAULT, create, H5P_DEFAULT);
   if (dataset < 0)
-    MILL_TRY(WRITE_ERROR(name));
+    return WRITE_ERROR(name);
   if (unit && unit[0])
-    MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(dataset, path), ".", "unit", unit));
+    MILL_STEP(mill_h5_write_attr_text(MILL_OUTPUT(dataset, path), ".", "unit", unit));
   if (description && description[0])
-    MILL_TRY(mill_h5_write_attr_text(MILL_OUTPUT(dataset, path), ".", "description", description));
-done:
-  if (dataset >= 0 && H5Dclose(dataset) < 0 && err == MILL_OK)
-    err = WRITE_ERROR(name);
-  MILL_H5_CLOSE(create, space);
+    MILL_STEP(mill_h5_write_attr_text(MILL_OUTPUT(dataset, path), ".", "description", description));
+  if (H5Dclose(dataset) < 0)
+    MILL_STEP(WRITE_ERROR(name));
   return err;
 }
 

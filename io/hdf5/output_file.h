@@ -8,12 +8,9 @@
  *  Failures are MILL_ERR_OUTPUT and name the file.  One thread at a time. */
 #pragma once
 
-#include <hdf5.h>
-#include <mpi.h>
 #include <stdint.h>
 
 #include "io/hdf5/hdf5_util.h"
-#include "kernels/base/error.h"
 #include "src/ranks/mpi_context.h"
 
 /** An open output as a mill_h5_file, for functions of hdf5_util.h. */

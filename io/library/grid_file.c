@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "io/hdf5/hdf5_crash.h"
-#include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
 #include "kernels/base/memory.h"
 #include "src/system/order.h"
@@ -181,15 +180,6 @@ void mill_grid_close(mill_grid_file *file)
   mill_free(file);
 }
 
-/* Number of rows, from row[0] on, that are adjacent both in the file and in memory. */
-static int run_length(const mill_keyed *row, int n)
-{
-  int k = 1;
-  while (k < n && row[k].key == row[0].key + k && row[k].place == row[0].place + k)
-    k++;
-  return k;
-}
-
 static int check_flux(const mill_grid_file *file, const char *at, int model, int n_pix,
                       const float *flux)
 {
@@ -210,8 +200,9 @@ static int read_rows(const mill_grid_file *file, const char *at, int n_pix, int 
     return REFUSED(&file->h5, "/%s cannot be opened: %s", at, mill_h5_reason());
   if (H5Tget_class(array.type) != H5T_FLOAT || H5Tget_size(array.type) > 8)
     return REFUSED(&file->h5, "/%s holds no floating-point numbers", at);
-  for (int i = 0, k; i < n; i += k) {
-    k = run_length(row + i, n - i);
+  for (int i = 0, k = 1; i < n; i += k, k = 1) { /* k rows are adjacent, in file and memory */
+    while (i + k < n && row[i + k].key == row[i].key + k && row[i + k].place == row[i].place + k)
+      k++;
     const hsize_t start[2] = {(hsize_t)row[i].key, 0}, count[2] = {(hsize_t)k, (hsize_t)n_pix};
     float *to = out + (size_t)row[i].place * (size_t)n_pix;
     MILL_AT_END(mill_h5_id_close) const hid_t memory = H5Screate_simple(2, count, NULL);

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "io/files/sha256.h"
-#include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
 #include "kernels/base/memory.h"
 #include "src/system/file_roles.h"
@@ -114,8 +113,8 @@ static int read_sky(const mill_h5_file *file, mill_arm *arm)
                         "dataset %s has the shape [%zu][%zu], expected 1 to %d components and "
                         "2 to %d pixels",
                         component, dim[0], dim[1], MILL_MAX_ERROR, MILL_LIBRARY_MAX_PIX);
-  MILL_CHECK(mill_library_read_new(file, wave, H5T_NATIVE_DOUBLE, 1, &dim[1], &sky->wave_aa));
-  MILL_CHECK(mill_library_read_new(file, component, H5T_NATIVE_FLOAT, 2, dim, &sky->component));
+  MILL_CHECK(mill_h5_read_new(file, wave, H5T_NATIVE_DOUBLE, 1, &dim[1], &sky->wave_aa));
+  MILL_CHECK(mill_h5_read_new(file, component, H5T_NATIVE_FLOAT, 2, dim, &sky->component));
   sky->n_component = (int)dim[0];
   sky->n_pix = (int)dim[1];
   for (size_t i = 0; i < dim[1]; i++)

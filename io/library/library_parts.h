@@ -3,8 +3,6 @@
  *  contents, library_check.c checks a library in memory. */
 #pragma once
 
-#include <stddef.h>
-
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_file.h"
 
@@ -27,10 +25,6 @@ enum {
 
 /** Fail with MILL_ERR_LIBRARY if n_label labels are too many for a grid or radial functions. */
 int mill_library_check_axes(const mill_arm *arm, int n_label, const char *where);
-
-/** Read a whole dataset into new memory; out: address of the pointer to set. */
-int mill_library_read_new(const mill_h5_file *file, const char *at, hid_t type, int n_dim,
-                          const size_t *dim, void *out);
 
 /** Read all of a library except name, hash and report. */
 int mill_library_read_contents(const mill_h5_file *file, mill_library *lib);

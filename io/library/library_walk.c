@@ -120,8 +120,8 @@ static int owned(walk *w, const char *name, enum type type, int n_dim, const siz
   char at[96];
   path_of(w, name, at);
   if (w->way == READ)
-    return mill_library_read_new(w->file, at, type == F32 ? H5T_NATIVE_FLOAT : H5T_NATIVE_DOUBLE,
-                                 n_dim, dim, data);
+    return mill_h5_read_new(w->file, at, type == F32 ? H5T_NATIVE_FLOAT : H5T_NATIVE_DOUBLE, n_dim,
+                            dim, data);
   return array(w, name, type, n_dim, dim, *(void **)data);
 }
 
@@ -415,16 +415,6 @@ static int walk_library(walk *w, mill_library *lib)
 }
 
 /* ---- the two ways ------------------------------------------------------------------------- */
-
-int mill_library_read_new(const mill_h5_file *file, const char *at, hid_t type, int n_dim,
-                          const size_t *dim, void *out)
-{
-  size_t n = 1;
-  for (int i = 0; i < n_dim; i++)
-    n *= dim[i];
-  MILL_CHECK(mill_alloc_bytes(n, H5Tget_size(type), out));
-  return mill_h5_read(file, at, type, n_dim, dim, *(void **)out);
-}
 
 int mill_library_read_contents(const mill_h5_file *file, mill_library *lib)
 {

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_util.h"
 #include "io/library/library_parts.h"
 #include "src/ranks/same_on_ranks.h"
 #include "src/system/file_roles.h"
@@ -23,13 +22,6 @@ static int write_state(const mill_h5_file *file, int i, const mill_train_state *
   char at[64];
   const size_t n = s->n_param, table[2] = {(size_t)s->n_epoch, N_COLUMN};
   const struct {
-    const char *name;
-    int value;
-  } number[] = {{"n_epoch", s->n_epoch},
-                {"best_epoch", s->best_epoch},
-                {"n_wait", s->n_wait},
-                {"ended", s->ended}};
-  const struct {
     const char *name, *description;
     const float *data;
   } array[] = {{"param", "weights and biases, layer after layer", s->param},
@@ -38,8 +30,10 @@ static int write_state(const mill_h5_file *file, int i, const mill_train_state *
                {"best", "the parameters that are kept", s->best}};
   snprintf(at, sizeof at, "arm%d", i);
   MILL_CHECK(mill_h5_write_group(file, at));
-  for (size_t k = 0; k < sizeof number / sizeof *number; k++)
-    MILL_CHECK(mill_h5_write_attr_int(file, at, number[k].name, number[k].value));
+  MILL_CHECK(mill_h5_write_attr_int(file, at, "n_epoch", s->n_epoch));
+  MILL_CHECK(mill_h5_write_attr_int(file, at, "best_epoch", s->best_epoch));
+  MILL_CHECK(mill_h5_write_attr_int(file, at, "n_wait", s->n_wait));
+  MILL_CHECK(mill_h5_write_attr_int(file, at, "ended", s->ended));
   MILL_CHECK(mill_h5_write_attr_double(file, at, "n_step", (double)s->n_step));
   MILL_CHECK(mill_h5_write_attr_double(file, at, "rate", s->rate));
   MILL_CHECK(mill_h5_write_attr_double(file, at, "best_loss", s->best_loss));
@@ -220,7 +214,7 @@ static int read_state(const mill_h5_file *file, int i, int n_epoch, mill_train_s
   s->n_param = n;
   for (size_t k = 0; k < sizeof array / sizeof *array; k++) {
     snprintf(at, sizeof at, "arm%d/%s", i, array[k].name);
-    MILL_CHECK(mill_library_read_new(file, at, H5T_NATIVE_FLOAT, 1, &n, array[k].data));
+    MILL_CHECK(mill_h5_read_new(file, at, H5T_NATIVE_FLOAT, 1, &n, array[k].data));
   }
   table[0] = (size_t)s->n_epoch;
   table[1] = N_COLUMN;

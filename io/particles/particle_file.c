@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
 #include "src/system/file_roles.h"
 #include "src/system/regular_file.h"
@@ -22,8 +21,7 @@ static int read_axis(const mill_h5_file *file, const char *name, size_t n, doubl
                      double *spacing)
 {
   MILL_OWNED double *x = NULL;
-  MILL_CHECK(MILL_ALLOC(n, &x));
-  MILL_CHECK(mill_h5_read(file, name, H5T_NATIVE_DOUBLE, 1, &n, x));
+  MILL_CHECK(mill_h5_read_new(file, name, H5T_NATIVE_DOUBLE, 1, &n, &x));
   if (n < 4)
     return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s has %zu points: give 4 or more", file->path, name,
                       n);
@@ -41,8 +39,7 @@ static int read_axis(const mill_h5_file *file, const char *name, size_t n, doubl
 /* Read the times of the potential's slices, which must ascend. */
 static int read_times(const mill_h5_file *file, size_t n, double **time)
 {
-  MILL_CHECK(MILL_ALLOC(n, time));
-  MILL_CHECK(mill_h5_read(file, "TIME", H5T_NATIVE_DOUBLE, 1, &n, *time));
+  MILL_CHECK(mill_h5_read_new(file, "TIME", H5T_NATIVE_DOUBLE, 1, &n, time));
   for (size_t i = 0; i < n; i++)
     if (!isfinite((*time)[i]) || (i > 0 && (*time)[i] <= (*time)[i - 1]))
       return MILL_ERROR(MILL_ERR_CONFIG, "%s: TIME [%zu] is %g: give times that ascend", file->path,
@@ -80,8 +77,7 @@ int mill_particle_read_field(const char *path, mill_particle_setup *s)
                       1 << 28);
   if (has_time)
     MILL_CHECK(read_times(&file, dim[0], &time));
-  MILL_CHECK(MILL_ALLOC(n_value, &value));
-  MILL_CHECK(mill_h5_read(&file, "U", H5T_NATIVE_DOUBLE, n_dim, u_dim, value));
+  MILL_CHECK(mill_h5_read_new(&file, "U", H5T_NATIVE_DOUBLE, n_dim, u_dim, &value));
   MILL_CHECK(MILL_ALLOC(mill_particle_n_coef(f), &coef));
   const int code = mill_particle_field_fit(f, value, coef);
   if (code == MILL_ERR_CONFIG)
@@ -107,8 +103,7 @@ int mill_particle_read_samples(const char *path, const mill_particle_setup *s, d
   *sample = NULL;
   MILL_CHECK(mill_h5_open(path, MILL_ERR_CONFIG, &file));
   MILL_CHECK(mill_h5_scan(&file));
-  MILL_CHECK(MILL_ALLOC(dim[0] * dim[1], &read));
-  MILL_CHECK(mill_h5_read(&file, "X", H5T_NATIVE_DOUBLE, 2, dim, read));
+  MILL_CHECK(mill_h5_read_new(&file, "X", H5T_NATIVE_DOUBLE, 2, dim, &read));
   for (size_t i = 0; i < dim[0] * dim[1]; i++) {
     const size_t a = i % dim[1];
     const double x = read[i];

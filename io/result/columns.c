@@ -274,8 +274,6 @@ static const line epoch_line[] = {
      "bits: why the epoch has no velocity or uncertain velocities; listed in the attributes"},
 };
 
-#undef E
-
 #define X(type, member) MILL_TYPE_##type, 1, MILL_FROM_RESULT, offsetof(mill_file_index, member)
 
 static const line exposure_line[] = {

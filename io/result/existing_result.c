@@ -7,8 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/output_file.h"
 #include "io/result/result_file_impl.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
@@ -165,7 +163,6 @@ static int is_own_work(const mill_result_file *file, const mill_run_info *info)
   return strcmp(job, made_by) == 0;
 }
 
-/* Set out to PATH.new if an earlier run with --overwrite began it (*is_new 1), else to path. */
 int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
 {
   *is_new = 0;
@@ -234,7 +231,6 @@ static int choose(mill_result_file *file, const char *path, const mill_run_info 
   return MILL_OK;
 }
 
-/* On rank 0: find what path holds, and lock it unless it is a finished result. */
 int mill_result_claim(mill_result_file *file, const char *path, const mill_run_info *info,
                       int overwrite, int retry_failed, int *found)
 {

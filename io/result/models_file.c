@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "io/hdf5/hdf5_crash.h"
-#include "io/hdf5/hdf5_util.h"
 #include "io/files/lock_file.h"
 #include "io/hdf5/output_file.h"
 #include "io/result/result_layout.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "io/result/table.h"
-#include "kernels/base/memory.h"
 #include "src/system/watchdog.h"
 
 enum { BLOCK_ROWS = 65536 };
@@ -143,27 +142,22 @@ static int write_group(const tables *t, const mill_run_info *info, const group *
 int mill_result_catalog_write(hid_t file, int fd, const char *path, const mill_run_info *info,
                               const int64_t *first_exposure, int64_t n_exposure)
 {
-  int err = MILL_OK;
-  tables t = {.first_exposure = first_exposure};
-  group g = {0};
+  MILL_AT_END(mill_table_close_at) mill_table *catalog = NULL, *exposures = NULL, *targets = NULL;
+  MILL_AT_END(clear_group) group g = {0};
   mill_columns columns;
   mill_columns_of(MILL_TABLE_CATALOG, NULL, &columns);
-  MILL_TRY(mill_table_open(file, fd, path, "catalog", info->n_row, "", &columns, &t.catalog));
+  MILL_CHECK(mill_table_open(file, fd, path, "catalog", info->n_row, "", &columns, &catalog));
   mill_columns_of(MILL_TABLE_EXPOSURES, NULL, &columns);
-  MILL_TRY(
-      mill_table_open(file, fd, path, "catalog/exposures", n_exposure, "", &columns, &t.exposures));
-  MILL_TRY(mill_table_open(file, fd, path, "fits", info->n_row, "TARGETID", NULL, &t.targets));
+  MILL_CHECK(
+      mill_table_open(file, fd, path, "catalog/exposures", n_exposure, "", &columns, &exposures));
+  MILL_CHECK(mill_table_open(file, fd, path, "fits", info->n_row, "TARGETID", NULL, &targets));
+  const tables t = {catalog, exposures, targets, first_exposure};
   for (int first = info->file_start; first < info->file_end; first = g.end) {
     clear_group(&g);
-    MILL_TRY(load_group(info, first, &g));
-    MILL_TRY(pack_group(&t, &g));
-    MILL_TRY(write_group(&t, info, &g));
+    MILL_CHECK(load_group(info, first, &g));
+    MILL_CHECK(pack_group(&t, &g));
+    MILL_CHECK(write_group(&t, info, &g));
     mill_watch_again();
   }
-done:
-  clear_group(&g);
-  mill_table_close(t.catalog);
-  mill_table_close(t.exposures);
-  mill_table_close(t.targets);
-  return err;
+  return MILL_OK;
 }

@@ -7,8 +7,6 @@
 #include <unistd.h>
 
 #include "io/hdf5/hdf5_crash.h"
-#include "io/hdf5/hdf5_util.h"
-#include "io/hdf5/output_file.h"
 #include "io/result/existing_result.h"
 #include "io/result/result_inputs.h"
 #include "io/result/result_layout.h"
@@ -350,8 +348,7 @@ done:
 int mill_result_open_models(mill_result_file *file, const char *path, int overwrite,
                             const double *const *wave_aa, const int *n_pix)
 {
-  int err = MILL_OK;
-  int watch = -1;
+  int err = MILL_OK, watch = -1;
   double n_byte = 0;
   char run_id[MILL_RUN_ID_SIZE] = "", renewed[MILL_MAX_PATH];
   mill_models_info info = {.run_id = run_id,

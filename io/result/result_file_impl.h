@@ -5,16 +5,12 @@
 
 #include <pthread.h>
 
-#include <hdf5.h>
-
 #include "io/files/lock_file.h"
 #include "io/hdf5/output_file.h"
 #include "io/result/models_file.h"
 #include "io/result/result_file.h"
 #include "io/result/table.h"
-#include "kernels/base/error.h"
 #include "src/ranks/deliver.h"
-#include "src/ranks/mpi_context.h"
 
 /* A rank writes its queue every write_interval, or earlier if the queue reaches these sizes. */
 enum {
@@ -67,7 +63,6 @@ struct mill_result_file {
   double met_s; /* rank 0: time of the last call of meet; 0: some rank has not set meet */
 
   pthread_t io_thread;
-  int has_io_thread;
   /* used by the I/O thread alone */
   mill_owners owners;   /* ranks that write each block of rows, and of exposures */
   int64_t *count, *sum; /* [n_count] counts of a write: this rank's; summed over ranks */

@@ -7,8 +7,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_util.h"
-#include "io/files/lock_file.h"
 #include "io/hdf5/output_file.h"
 #include "io/result/result_inputs.h"
 #include "io/result/stored_rows.h"

@@ -10,7 +10,6 @@
 #include "src/system/log.h"
 #include "src/system/thread.h"
 #include "src/system/watchdog.h"
-#include "kernels/base/memory.h"
 
 enum {
   POLL_FIRST_US = 500,  /* first pause between two polls of MPI; pauses double */
@@ -445,7 +444,6 @@ int mill_result_start_thread(mill_result_file *file)
   int err = MILL_ALLOC(n_count(file), &file->count);
   MILL_STEP(MILL_ALLOC(n_count(file), &file->sum));
   const int rc = mill_thread_start(&file->io_thread, io_main, file);
-  file->has_io_thread = rc == 0;
   if (rc != 0 && err == MILL_OK)
     err = MILL_ERROR(MILL_ERR_INTERNAL, "cannot start the writing thread: %s", strerror(rc));
   err = mill_mpi_agree(&file->mpi, err);
@@ -453,7 +451,7 @@ int mill_result_start_thread(mill_result_file *file)
   file->may_start = err == MILL_OK ? 1 : -1; /* the thread waits for this */
   pthread_cond_signal(&file->work);
   pthread_mutex_unlock(&file->mutex);
-  if (err != MILL_OK && file->has_io_thread)
+  if (err != MILL_OK && rc == 0)
     pthread_join(file->io_thread, NULL);
   return err;
 }

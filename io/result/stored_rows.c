@@ -5,7 +5,6 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
 #include "src/system/watchdog.h"
 

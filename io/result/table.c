@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
 #include "src/system/stop_signal.h"
 #include "src/system/watchdog.h"
@@ -295,7 +294,6 @@ int mill_table_write(const mill_table_part *part)
   return move_part(part, 1);
 }
 
-/* Write missing values to the columns of part, unless they are 0: a new file has zeros. */
 int mill_table_fill(mill_table_part part)
 {
   char value[sizeof(double)];

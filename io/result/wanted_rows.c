@@ -5,7 +5,6 @@
 #include "io/result/result_file_impl.h"
 #include "io/result/stored_rows.h"
 #include "src/system/log.h"
-#include "kernels/base/memory.h"
 
 int mill_result_bit(const uint8_t *bits, int64_t i)
 {

@@ -11,7 +11,6 @@
 
 #include "io/catalog/catalog_list.h"
 #include "io/files/sha256.h"
-#include "io/hdf5/hdf5_util.h"
 #include "io/hdf5/output_file.h"
 #include "io/surveys/formats.h"
 #include "io/surveys/redrock.h"
@@ -170,8 +169,7 @@ static int look_for(const done_input *done, size_t n, const mill_input_names *na
   if (strcmp(of_result, names->settings) != 0 && strcmp(of_result, names->unmasked) != 0)
     return MILL_OK;
   MILL_CHECK(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
-  MILL_CHECK(MILL_ALLOC(n_row, &status));
-  MILL_CHECK(mill_h5_read(&file, "fits/STATUS", H5T_NATIVE_INT32, 1, &n_row, status));
+  MILL_CHECK(mill_h5_read_new(&file, "fits/STATUS", H5T_NATIVE_INT32, 1, &n_row, &status));
   for (size_t i = 0; i < n_row; i++)
     n_fitted += status[i] == MILL_STATUS_FITTED;
   if (is_output && n_fitted == 0)

@@ -2,14 +2,12 @@
 /** Input files of a run, and the index of their rows. */
 #pragma once
 
-#include "io/catalog/catalog_row.h"
 #include "io/catalog/input_table.h"
 #include "io/result/result_file.h"
 #include "io/surveys/spectra.h"
 #include "io/stars/join.h"
 #include "io/stars/input_names.h"
 #include "src/system/file_roles.h"
-#include "src/ranks/mpi_context.h"
 
 enum {
   MILL_INDEX_BYTES = 256 << 20 /**< most bytes of rows that a rank keeps in memory */

@@ -11,10 +11,7 @@
 
 #include "io/stars/inputs.h"
 #include "io/stars/work.h"
-#include "io/surveys/spectra.h"
 #include "kernels/backend.h"
-#include "kernels/base/memory.h"
-#include "kernels/data/star.h"
 
 enum {
   MILL_BATCH_ROWS = 128,     /**< most rows of a batch */

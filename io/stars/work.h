@@ -2,10 +2,7 @@
 /** Rows to fit: src/ranks/schedule.h cuts them into chunks, src/ranks/draw.h deals these out. */
 #pragma once
 
-#include "io/result/result_file.h"
 #include "io/stars/inputs.h"
-#include "kernels/base/memory.h"
-#include "src/ranks/mpi_context.h"
 #include "src/ranks/schedule.h"
 
 /** Plan of the work; only rate, n_held and n_ahead may differ between ranks. */

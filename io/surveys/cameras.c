@@ -34,7 +34,6 @@ static int compare_cameras(const void *a, const void *b)
                                           : x->i_hdu - y->i_hdu;
 }
 
-/* Number each exposure by the HDU of its first camera. */
 int mill_cameras_number(mill_cameras *c)
 {
   const mill_fits_guard *guard = c->file->guard;
@@ -134,7 +133,6 @@ static int is_positive(double x)
   return isfinite(x) && x > 0.0;
 }
 
-/* Small errors, or small fluxes per count, reveal fluxes in erg / s / cm2 / A. */
 int mill_camera_scale(mill_cameras *c, mill_camera *camera)
 {
   const int by_sens = camera->plane[MILL_SENS].name != NULL;
@@ -412,7 +410,6 @@ static void fill_pixels(mill_single_spectrum *s, int n)
   }
 }
 
-/* Read a camera's spectrum, and add it to the exposure as a channel. */
 int mill_camera_give(mill_cameras *c, mill_spectra *spectra, int i_exposure, mill_camera *camera)
 {
   mill_single_spectrum *s = &c->spectrum;

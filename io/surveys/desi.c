@@ -10,7 +10,6 @@
 #include "io/surveys/cameras.h"
 #include "kernels/base/layout.h"
 #include "src/system/log.h"
-#include "kernels/base/memory.h"
 #include "src/config/arms.h"
 
 enum { MAX_PIX = 1 << 19 /* most pixels of a spectrum; DESI has 2881 */ };
@@ -224,7 +223,6 @@ static int open_arms(mill_desi_file *file)
     MILL_CHECK(find_image(file, file->arm[i].prefix, image_name[DESI_FLUX], &i_hdu));
   file->n_spec = i_hdu >= 0 && hdu[i_hdu].n_axis == 2 ? hdu[i_hdu].axis[1] : 0;
   MILL_CHECK(mill_fits_file_find(file->fits, "EXP_FIBERMAP", &file->i_exp_fibermap));
-
   int n_there = 0;
   char names[DESI_MAX_CHANNEL * (MILL_MAX_NAME + 8)] = "";
   for (int i = 0; i < file->n_arm; i++) {

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 #include "io/surveys/target_bits.h"
 #include "src/system/log.h"
 #include "src/system/order.h"
-#include "kernels/base/memory.h"
 
 enum {
   SEVERAL = -2,    /* exposures differ in tile or night */

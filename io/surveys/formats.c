@@ -15,28 +15,20 @@ const mill_format *const *mill_formats(int *n)
   return formats;
 }
 
-/* Write "desi (DESI coadd and spectra files), sdss (...)". */
-static void list_formats(const mill_format *const *formats, int n_format, char *out, size_t size)
-{
-  size_t n = 0;
-  out[0] = '\0';
-  for (int i = 0; i < n_format && n < size; i++)
-    n += (size_t)snprintf(out + n, size - n, "%s%s (%s)", i ? ", " : "", formats[i]->name,
-                          formats[i]->description);
-}
-
 int mill_format_find(const char *wanted, const mill_format *const *formats, int n, const char *path,
                      const mill_fits_guard *guard, const mill_format **out)
 {
   const int is_forced = wanted[0] != '\0' && strcmp(wanted, "auto") != 0;
-  char names[1024];
+  char names[1024] = ""; /* "desi (DESI coadd and spectra files), sdss (...)" */
   *out = NULL;
   for (int i = 0; i < n && !*out; i++)
     if (is_forced ? strcmp(formats[i]->name, wanted) == 0 : formats[i]->recognise(guard))
       *out = formats[i];
   if (*out)
     return MILL_OK;
-  list_formats(formats, n, names, sizeof names);
+  for (size_t i = 0, at = 0; i < (size_t)n && at < sizeof names; i++)
+    at += (size_t)snprintf(names + at, sizeof names - at, "%s%s (%s)", i ? ", " : "",
+                           formats[i]->name, formats[i]->description);
   if (is_forced)
     return MILL_ERROR(MILL_ERR_CONFIG, "format: %s is unknown; choose one of %s", wanted, names);
   return MILL_ERROR(

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* 4MOST: L1 container files, with one row per fibre, and files of one spectrum; docs/use/input.md
  * has the rules and assumptions. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "io/surveys/selection.h"
 #include "io/surveys/cameras.h"
-#include "kernels/base/memory.h"
 
 /* Wavelengths in A.  A step above GAP separates two cameras.  A range wider than WIDEST is a joined
  * spectrum.  A camera is blue if it begins below BLUE, else green if below GREEN, else red. */

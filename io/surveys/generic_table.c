@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/surveys/generic.h"
-#include "kernels/base/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,13 +3,11 @@
  * Medium resolution: a table for each camera's coadd and each exposure of a camera.
  * docs/use/input.md has the rules. */
 #include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/surveys/cameras.h"
-#include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 
 /* Minutes in HDU names count local time of China, UTC + 8 h. */

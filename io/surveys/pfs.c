@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* PFS: pfsObject and pfsSingle files, one spectrum each; docs/use/input.md has the rules. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "io/surveys/cameras.h"
-#include "kernels/base/memory.h"
 
 /* Wavelengths (A) where arms meet, and FWHM (A) in the arms; MEDIUM: medium-resolution red arm. */
 static const double RED_AA = 6400.0, INFRARED_AA = 9550.0;

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reads coadds or single exposures from spec files of SDSS I to V, and BOSS spectra in the star's
  * rest frame from Astra's files mwmStar and mwmVisit.  docs/use/input.md has the rules. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/surveys/cameras.h"
-#include "kernels/base/memory.h"
 
 /* SPPIXMASK bits that make a pixel bad whatever its ivar.  NODATA is not used: in an OR over
  * exposures a tenth of the good pixels of BOSS have it. */

@@ -152,7 +152,6 @@ static int take_key(mill_fits_file *file, int i_hdu, const char *key, const char
   }
 }
 
-/* Try a wish's name and its two other names, each in all headers, until a value is found. */
 int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double none,
                      const mill_fits_wish *wish, int n_wish, mill_fits_values *values)
 {

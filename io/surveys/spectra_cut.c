@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Assigns the pixels of channels to arms. */
-#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <strings.h>
 
 #include "io/surveys/spectra_impl.h"
-#include "kernels/base/memory.h"
 #include "kernels/math/doppler.h"
 #include "src/config/arms.h"
 
 /* Pieces numbered so far in this process, for mill_raw_segment.wave_number. */
 static _Atomic uint64_t n_numbered;
 
-/* Set the rule of each arm: is it fitted, from which channel and range, at which resolution? */
 void mill_spectra_set_rules(mill_spectra *spectra)
 {
   const mill_library *lib = spectra->settings.lib;
@@ -179,7 +176,6 @@ static int learn(mill_spectra *spectra, const mill_channel *channel, int air,
   return MILL_OK;
 }
 
-/* Look up how the channel is cut; if its wavelengths are new, cut it and remember the pieces. */
 int mill_spectra_know(mill_spectra *spectra, const mill_channel *channel, mill_known_waves **out)
 {
   /* the key medium is for files: a caller with spectra in memory states their medium */

@@ -4,12 +4,10 @@
 
    flux = DATA * SENSFUNC and ivar = IVAR / SENSFUNC^2.  If SENSFUNC is not positive, the pixel is
    bad: flux = DATA and ivar = 0. */
-#include <math.h>
 #include <string.h>
 #include <strings.h>
 
 #include "io/surveys/cameras.h"
-#include "kernels/base/memory.h"
 
 enum { N_ARM = 3, N_IMAGE = 3 };
 
