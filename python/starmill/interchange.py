@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 BAD_SDSS = sum(1 << bit for bit in (*range(6), 18, 22, 23, *range(25, 29)))
 N_SHOWN = 8  # rows of a table that a notebook shows
 
-# {argument of Spectrum, or "variance" or "deviation": names of columns, in any case}
-NAMES = {
+NAMES = {  # {argument of Spectrum, or "variance" or "deviation": names of columns, in any case}
     "wave": ("wavelength", "wave", "lambda", "lam", "wl"), "loglam": ("loglam",),
     "flux": ("flux", "intensity"), "mask": ("mask", "and_mask", "qual"), "sigma": ("lsf_sigma",),
     "error": ("error", "err", "errs", "flux_err", "flux_error", "err_flux", "e_flux", "eflux",
@@ -76,7 +75,6 @@ def errors():
 
 class Columns:
     """Columns by name.  A subclass defines len(), [name], _columns and _column(name)."""
-
     _columns: dict[str, Any]  # objects with unit, words (description), ucd
 
     @property

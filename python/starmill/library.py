@@ -34,7 +34,6 @@ def version() -> str:
 @dataclass(frozen=True)
 class Parameter:
     """Name, column in results, unit and limits of a parameter."""
-
     name: str
     column: str
     unit: str
@@ -60,7 +59,6 @@ class Spectrum(FromOthers):
     Raises:
         ValueError: Shapes differ, or ivar is beyond single precision.
     """
-
     wave: ArrayLike
     flux: ArrayLike
     ivar: Optional[ArrayLike] = None
@@ -310,7 +308,6 @@ class SpectraFile:
 class Piece:
     """Model of a spectrum in one arm: flux = template x continuum, corrected by the model error
     after `fix_model_error`.  data, ivar: the spectrum's; ivar 0: a pixel that does not count."""
-
     spectrum: int
     arm: str
     exposure: int
@@ -328,7 +325,6 @@ class Piece:
 class Model:
     """A star's model: -2 ln L, the penalty that a fit adds, the pieces and, by arm, chi-square
     (chisq), chi-square of the continuum alone (chisq_c), good pixels (n_pix) and S/N (sn)."""
-
     m2ll: float
     penalty: float
     chisq: dict[str, float]

@@ -2,7 +2,6 @@
 """Code shared by the Python jobs; imports the standard library only."""
 
 import contextlib
-import importlib
 import importlib.util
 import mmap
 import os
@@ -70,8 +69,7 @@ def check_packages(*modules):
         return
     if not os.environ.get("STARMILL_PYTHON") and os.path.exists(SYSTEM_PYTHON):
         os.environ["STARMILL_PYTHON"] = SYSTEM_PYTHON  # rerun only once
-        flags = "-BE" + "s" * sys.flags.no_user_site
-        os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, flags, *sys.argv])
+        os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, "-BE" + "s" * sys.flags.no_user_site, *sys.argv])
     debian = "" if {"pyarrow", "hats_import"} & set(missing) else \
         f"install {' '.join('python3-' + module.lower() for module in missing)} (Debian) or "
     raise Failure(USAGE, f"{sys.executable} lacks {', '.join(missing)}: {debian}pip install "

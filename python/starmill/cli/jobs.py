@@ -97,7 +97,6 @@ def print_page(words):
 
 
 def run(words):
-    """Run a job; return its exit status."""
     if words[:1] == ["help"]:
         return print_page(words[1:])
     if words in (["library", "--help"], ["library", "-h"]):

@@ -51,7 +51,6 @@ class Job(argparse.ArgumentParser):
     takes      (least number, largest number, description) of the arguments
     exclusive  [names of options of which at most one may be given]
     """
-
     is_shared = False  # True: several processes share the work, so BLAS uses one thread
 
     def __init__(self, name, module, usage, about, needs, end, takes, more=""):

@@ -246,8 +246,7 @@ class OutputLock:
                 continue
             except OSError as error:
                 raise Failure(OUTPUT, f"{self.path} cannot be created: {error.strerror}: create "
-                                      "the folder or make it writable, or choose another output"
-                              ) from error
+                              "the folder or make it writable, or choose another output") from error
             try:
                 with writing(self.path):
                     os.write(fd, self.text.encode())

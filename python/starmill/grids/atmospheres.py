@@ -16,16 +16,11 @@ N_DEPTH = 56
 # at 5000 A, and depth times gravity (cgs), which interpolates better in log g than the depth.
 N_COLUMN = 5
 TEFF_STEP, FEH_STEP = 250.0, 0.25
-
 FILE = re.compile(r"[sp](\d+)_g([+-]\d\.\d)_m\d\.\d_t\d\d_x3_z([+-]\d\.\d+)_a([+-]\d\.\d+)")
-
 # Share of O, Ne, Mg, Si, S, Ca and Ti in the mass of the Sun's metals. An atmosphere depends on the
 # total mass of metals more than on their mixture (Salaris et al. 1993, ApJ 414, 580).
 ALPHA_SHARE = 0.638
-
-# Largest extrapolation (dex) below the lowest [M/H] of the nodes, for stars of low [alpha/Fe].
-BELOW = 0.07
-
+BELOW = 0.07  # dex: largest extrapolation below the nodes' [M/H], for stars of low [alpha/Fe]
 # Numbers of nodes along Teff, log g and [Fe/H], tried in this order: 4 give a cubic, 2 a line.
 WIDTHS = ((4, 4, 4), (4, 2, 4), (2, 4, 4), (4, 4, 2), (4, 2, 2), (2, 2, 4), (2, 4, 2), (2, 2, 2))
 
@@ -109,10 +104,6 @@ def _axis_choices(x, values, n):
     return values[i : i + n]
 
 
-def _lagrange(nodes, x):
-    return [math.prod((x - b) / (a - b) for b in nodes if b != a) for a in nodes]
-
-
 class Atmospheres:
     """Interpolates between nodes by cubics in the labels, or by lines where nodes are missing."""
 
@@ -131,7 +122,8 @@ class Atmospheres:
         for width in WIDTHS:
             axes = [_axis_choices(x, v, n) for x, v, n in zip(point, self.axes, (*width, 2))]
             if all(k in self.nodes for k in itertools.product(*axes)):
-                weights = [_lagrange(a, x) for a, x in zip(axes, point)]  # along each axis
+                weights = [[math.prod((x - b) / (a - b) for b in axis if b != a) for a in axis]
+                           for axis, x in zip(axes, point)]  # Lagrange's along each axis
                 out = sum(math.prod(w) * self.nodes[k] for k, w in zip(
                     itertools.product(*axes), itertools.product(*weights)))
                 return out, tuple(len(a) for a in axes)

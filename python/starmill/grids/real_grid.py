@@ -24,10 +24,9 @@ NEEDS_BYTES = 200 << 20  # free disk below this: no model starts, and the run en
 
 MARCS = "MARCS: Gustafsson et al. 2008, A&A 486, 951"
 ATLAS9 = "ATLAS9: Castelli & Kurucz 2003, IAU Symp. 210, A20"
-SOURCES = (
-    "Turbospectrum: Plez 2012, ascl:1205.004",
-    "Gaia-ESO lines: Heiter et al. 2021, A&A 645, A106",
-    "linemake: Placco et al. 2021, RNAAS 5, 92")
+SOURCES = ("Turbospectrum: Plez 2012, ascl:1205.004",
+           "Gaia-ESO lines: Heiter et al. 2021, A&A 645, A106",
+           "linemake: Placco et al. 2021, RNAAS 5, 92")
 
 
 def say(text):
@@ -104,7 +103,6 @@ def compile_turbospectrum(work):
 def lists_are_there(work):
     """Return whether the line lists of this version's PIECES and KINDS are complete."""
     from starmill.grids import lines
-
     with contextlib.suppress(FileNotFoundError), open(os.path.join(work, "lines", "done")) as f:
         return f.readline().strip() == repr((lines.PIECES, lines.KINDS))
     return False
@@ -114,7 +112,6 @@ def set_up(work):
     """Make what compute() needs: packages, Turbospectrum, atmospheres and line lists."""
     from astropy.io import fits
     from starmill.grids import atmospheres, lines, synthesis
-
     os.makedirs(os.path.join(work, "scratch"), exist_ok=True)
     fetch(work)
     compile_turbospectrum(work)
@@ -158,7 +155,6 @@ def models_folder(work, grid):
 def compute(work, grid, n_model, n_worker, retry_bad):
     """Compute the missing ones of the first n_model models, n_worker at once."""
     from starmill.grids import synthesis
-
     need(lists_are_there(work), USAGE,
          "%s is not set up: run starmill grid set-up %s first" % (work, work))
     lock = open(os.path.join(work, "lock"), "w")

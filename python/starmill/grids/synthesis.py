@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Computes one model: runs Turbospectrum over all pieces, checks, smooths and writes them."""
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -12,13 +13,9 @@ from starmill.cli.basics import need
 from starmill.grids import atmospheres, lines, plan
 from starmill.wavelength import FWHM_PER_SIGMA, vacuum
 
-# Below this log g radiative transfer is spherical, above plane-parallel.
-LOGG_SPHERICAL = 3.5
-
+LOGG_SPHERICAL = 3.5  # below this log g radiative transfer is spherical, above plane-parallel
 STEFAN = 5.6704e-5
-
-# CPU time after which a piece is stopped; it takes 5 to 30 s.
-LIMIT_S = 900
+LIMIT_S = 900  # CPU time after which a piece is stopped; it takes 5 to 30 s
 
 
 class BadModel(Exception):
@@ -69,12 +66,6 @@ def is_spherical(labels, grid):
     return grid is not plan.OBA and labels[1] < LOGG_SPHERICAL
 
 
-def kinds_of(teff, grid):
-    """Return the kinds of line lists used at an effective temperature (K)."""
-    used = (True, teff < lines.TEFF_MOLECULES, teff < lines.TEFF_TIO, grid is plan.OBA)
-    return [kind for kind, is_used in zip(lines.KINDS, used) if is_used]
-
-
 def synthesize(work, labels, grid):
     """Return wavelengths in air (A), flux and continuum (erg/cm2/s/A) of each piece."""
     teff, logg, feh, alpha = labels[:4]
@@ -91,17 +82,17 @@ def synthesize(work, labels, grid):
         else:
             atmospheres.write_model(model, columns, logg, vmicro)
         first, last = grid.PIECES[0][0] - 10, grid.PIECES[-1][1] + 10
-        text = control(
-            {"LAMBDA_MIN": "%.1f" % first, "LAMBDA_MAX": "%.1f" % last,
-             "LAMBDA_STEP": "4.0" if grid is plan.OBA else "1.0", "MODELINPUT": "model",
-             "MARCS-FILE": ".false.", "MODELOPAC": "opac"}, *composition(labels), {"XIFIX": "T"},
-            "%.2f" % vmicro)
+        text = control({"LAMBDA_MIN": "%.1f" % first, "LAMBDA_MAX": "%.1f" % last,
+                        "LAMBDA_STEP": "4.0" if grid is plan.OBA else "1.0", "MODELINPUT": "model",
+                        "MARCS-FILE": ".false.", "MODELOPAC": "opac"}, *composition(labels),
+                       {"XIFIX": "T"}, "%.2f" % vmicro)
         run(os.path.join(program, "babsma_lu"), text, folder, "babsma.log", "opac")
+        used = True, teff < lines.TEFF_MOLECULES, teff < lines.TEFF_TIO, grid is plan.OBA
         out = []
         for i, piece in enumerate(grid.PIECES):
             first, last, step, n_list = piece
             lists = ["DATA/Hlinedata"]
-            for kind in kinds_of(teff, grid):
+            for kind in itertools.compress(lines.KINDS, used):
                 name = "%s%d.list" % (kind, n_list)
                 path, link = os.path.join(work, "lines", name), os.path.join(folder, name)
                 if os.path.getsize(path):
@@ -216,7 +207,6 @@ def check(labels, at, flux, cont, grid=plan.FGK):
 
 def write(path, labels, at, flux, cont, grid, origin):
     from astropy.io import fits
-
     table = fits.BinTableHDU.from_columns([
         fits.Column("WAVE", "D", "Angstrom", array=at),
         fits.Column("FLUX", "E", "erg/s/cm2/Angstrom", array=flux),
@@ -230,8 +220,7 @@ def write(path, labels, at, flux, cont, grid, origin):
         ("FWHM", round(grid.SIGMA_AA * FWHM_PER_SIGMA, 6), "[Angstrom] Gaussian"),
         ("STEP", grid.STEP_AA, "[Angstrom]"), *origin]
     table.header.update(cards)
-    primary = fits.PrimaryHDU(header=fits.Header(cards))
-    fits.HDUList([primary, table]).writeto(path, overwrite=True)
+    fits.HDUList([fits.PrimaryHDU(header=fits.Header(cards)), table]).writeto(path, overwrite=True)
 
 
 def compute(work, labels, part, grid, origin):

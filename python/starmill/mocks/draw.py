@@ -104,8 +104,7 @@ def _places(seed, index, u, v):
     dec0 = np.degrees(np.arcsin(low + (high - low) * centre[:, 1]))
     radius, angle = 1.6 * np.sqrt(u), 2.0 * np.pi * v
     dec = dec0[tile] + radius * np.sin(angle)
-    ra = 360.0 * centre[tile, 0] + radius * np.cos(angle) / np.cos(np.radians(dec))
-    return ra % 360.0, dec
+    return (360.0 * centre[tile, 0] + radius * np.cos(angle) / np.cos(np.radians(dec))) % 360.0, dec
 
 
 def _magnitudes(arm_r, teff_k, group, sn):

@@ -13,13 +13,12 @@ from scipy.ndimage import correlate1d
 
 from starmill.cli.basics import USAGE, Failure, need
 from starmill.mocks.draw import FLOOR, REST, generator
-from starmill.mocks.instrument import HALF, N_DIAG, N_GROUP
+from starmill.mocks.instrument import HALF, N_DIAG
 from starmill.wavelength import C_KM_S, doppler
 
 MAX_VEL_KM_S, MAX_VSINI_KM_S = 1000.0, 500.0  # of a fit, by default
 MIN_PIX = 200  # least grid points of a part of an arm; shorter parts are left out
 SPLINE_MARGIN = 64  # grid points added at each end, where a spline's end condition has effect
-
 LIMB_DARKENING = 0.6
 # v sin i in grid points: below MOMENTS rotation_weights takes moment weights, above QUINTIC
 # quintic weights, and between these limits a blend of both weights
@@ -82,11 +81,9 @@ class Template:
              f"when shifted by {MAX_VEL_KM_S:g} km/s it must cover half of the instrument's "
              f"{wave_aa[0]:.1f} to {wave_aa[-1]:.1f} A: give a library of a wider range")
         # rows of each group's resolution matrix; None: templates at the instrument's resolution
-        self.rows = None
-        if self.arm.template_sigma_aa >= 0:
-            self.rows = [resolution_rows(instrument.resolution[group].astype(float),
-                                         self.arm.template_sigma_aa / instrument.step_aa)
-                         for group in range(N_GROUP)]
+        self.rows = None if self.arm.template_sigma_aa < 0 else [
+            resolution_rows(of_group.astype(float), self.arm.template_sigma_aa / instrument.step_aa)
+            for of_group in instrument.resolution]
 
 
 def resolution_rows(resolution, sigma_pix):

@@ -19,7 +19,6 @@ PHOTON_ERG_AA = 1.98644586e-8  # h c: energy of a photon times its wavelength in
 FLUX_UNIT = 1e-17
 READ_VARIANCE = 50.0  # electrons^2 of one extracted pixel: about 4 x 3.5^2
 SKY_RESIDUAL = 0.01  # error of the sky model, relative to the sky
-
 SKY_LINES = np.loadtxt(os.path.join(os.path.dirname(__file__), "sky_lines.txt"))  # of the night
 
 

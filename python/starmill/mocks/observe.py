@@ -113,9 +113,7 @@ def _observe_star(survey, stars, i, ideal, out):
     and mask [n][n_pix] in out.  Return the arms' median S/N."""
     settings, group, index = survey.settings, stars.group[i], stars.index[i]
     flux, ivar, mask = ([part[what][i] for part in out] for what in range(3))
-    amplitude = 0.0
-    if stars.sn[i] > 0:
-        amplitude = _amplitude(survey.arms[1], group, ideal[1], stars.sn[i])
+    amplitude = _amplitude(survey.arms[1], group, ideal[1], stars.sn[i]) if stars.sn[i] > 0 else 0.0
     if stars.kind[i] == "negative":
         amplitude = -amplitude
     noise = generator(settings.seed, NOISE, index)

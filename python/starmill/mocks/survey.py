@@ -43,10 +43,9 @@ class Survey:
                                                 for arm in self.arms})
         self.templates = [forward.Template(self.library, arm) for arm in self.arms]
         draw.check_library(self.library)
-        self.n_share = [
-            0 if settings.model_error == "false" or template.arm.error is None
-            or template.arm.error.component is None else len(template.arm.error.component)
-            for template in self.templates]
+        self.n_share = [0 if settings.model_error == "false" or template.arm.error is None
+                        or template.arm.error.component is None
+                        else len(template.arm.error.component) for template in self.templates]
         history = self._history(version(options.program).split(" (")[0])
         self.origin = (hashlib.sha256("\0".join(history).encode()).hexdigest()[:16], history)
 
@@ -215,8 +214,7 @@ def say(survey, made, seconds):
 def main(options):
     start_s, made = time.monotonic(), None
     stop = running.Stop()
-    # first: errors of options and library must not cost an old survey
-    survey = Survey(options)
+    survey = Survey(options)  # first: errors of options and library must not cost an old survey
     if not (os.path.isdir(survey.folder) and is_complete(survey)):
         make_folder(survey.folder)
         with running.OutputLock(survey.path(TRUTH)) as lock:

@@ -189,8 +189,7 @@ class Export:
         facts = [(key, str(value)) for key, value in header.items()
                  if key not in (*head(""), "LONGSTRN")]
         facts += [(key, words(value)) for key, (value, _) in table.meanings(self.result).items()]
-        columns = table.calibrated(table.whole(self.result), self.result)
-        return columns, self.result, whole, facts
+        return table.calibrated(table.whole(self.result), self.result), self.result, whole, facts
 
     def found(self, path):
         """For a FITS output return is_done(); refuse an existing output of another format."""

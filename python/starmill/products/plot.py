@@ -22,8 +22,7 @@ MAX_PIXELS = 1500  # of an arm's panel; more pixels are averaged
 A_LINE, LINE_HEIGHT = 7, 0.46  # table above the panels: parameters in a line; inches of a line
 PANEL = 1.6  # inches
 REACH = 4  # standard deviations shown on each side
-# lines to zoom in on, vacuum A at rest, the most informative first
-LINES = (
+LINES = (  # lines to zoom in on, vacuum A at rest, the most informative first
     ("H$\\beta$", 4815.0, 4910.0), ("Mg b", 5140.0, 5220.0), ("Ca II triplet", 8475.0, 8695.0),
     ("H$\\alpha$", 6520.0, 6610.0), ("Ca II H and K", 3915.0, 3995.0), ("Na D", 5870.0, 5920.0),
     ("G band", 4270.0, 4345.0), ("H$\\gamma$", 4310.0, 4375.0), ("H$\\delta$", 4065.0, 4140.0))
@@ -90,8 +89,7 @@ def write_table(figure, result, row, note):
         x, below = left + i % A_LINE * step, i // A_LINE * down
         digits = SYMBOL.get(p, (p, 3))[1]
         error = values[p + "_ERR"]
-        # two digits of the error, at least
-        if 0 < error < np.inf:
+        if 0 < error < np.inf:  # two digits of the error, at least
             digits = max(digits, min(4, 1 - int(np.floor(np.log10(error)))))
         unit = result.shown_unit(p)
         write(x, 2.4 + below, symbol(p) + (f"  ({unit})" if unit else ""), color=INK)
@@ -225,7 +223,6 @@ def corner(result, row):
 
 
 def draw_corner(result, row):
-    """Draw the corner plot of a row, with a title."""
     need("POST_DENSITY" in result.fits, USAGE,
          f"{result.path}: --corner needs a result of starmill sample")
     figure = corner(result, row)

@@ -69,7 +69,6 @@ def td(value):
 
 
 def image(data, alt):
-    """Return the HTML of an embedded PNG."""
     if data is None:
         return ""
     width = int.from_bytes(data[16:20], "big") * 2 // 3  # drawn at 150 dots, shown at 100

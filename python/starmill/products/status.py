@@ -117,7 +117,6 @@ class Job:
             self.said("host", "") != socket.gethostname() or is_alive(self.said("pid")))
 
     def _state(self, is_running):
-        """Return the key of STATES."""
         # a finished OUT.h5.new has yet to become OUT.h5
         is_done = bool(self.result) and self.result["finished"] and not self.is_new
         said, is_locked = self.said("state", ""), self.lock.is_active

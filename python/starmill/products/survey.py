@@ -139,7 +139,6 @@ class Survey:
         return names + ["SB2", "SB2_GAIN", "VRAD_2"] * r.has("SB2")
 
     def _count(self, block):
-        """Count the block's rows by status, velocity and flags."""
         status, warn, info = (block[n] for n in ("STATUS", "RVS_WARN", "FIT_INFO"))
         self.n_fitted += int((status == FITTED).sum())
         self.n_good += int(((status == FITTED) & (warn == 0)).sum())

@@ -91,10 +91,7 @@ def head(kind, *axes, bitpix=8):
     header["BITPIX"], header["NAXIS"] = bitpix, len(axes)
     for i, axis in enumerate(axes):
         header[f"NAXIS{i + 1}"] = axis
-    if kind:
-        header["PCOUNT"], header["GCOUNT"] = 0, 1
-    else:
-        header["EXTEND"] = True
+    header.update({"PCOUNT": 0, "GCOUNT": 1} if kind else {"EXTEND": True})
     return header
 
 
@@ -155,8 +152,7 @@ def is_done(path, kind, result, overwrite):
         exported, run = header["EXPORTED"], header["RUNID"]
     except (OSError, KeyError, ValueError, IndexError, TypeError, pyfits.VerifyError) as error:
         raise Failure(OUTPUT, f"{path}: exists and is not an export of starmill, so --overwrite "
-                              "does not replace it: give another name, or remove it yourself"
-                      ) from error
+                      "does not replace it: give another name, or remove it yourself") from error
     if overwrite:
         return None
     need((exported, run) == (kind, result.provenance["RUN_ID"]), OUTPUT,

@@ -135,8 +135,7 @@ def weighted(arm, floor, vrad, errors):
     if floor > 0 and not arm.bad.all():
         ivar = np.minimum(ivar, np.median(ivar[~arm.bad]) / floor**2)
     if arm.name in errors and arm.model is not None and np.isfinite(vrad):
-        fraction = fraction_at(errors[arm.name], arm.wave, vrad)
-        ivar = ivar / (1 + ivar * (fraction * arm.model) ** 2)
+        ivar = ivar / (1 + ivar * (fraction_at(errors[arm.name], arm.wave, vrad) * arm.model) ** 2)
     return arm._replace(ivar=ivar)
 
 

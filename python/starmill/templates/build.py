@@ -33,7 +33,6 @@ MAX_POINT, MAX_BYTES = 64, 1 << 20  # of --setup
 class SetupArm:
     """An arm to make.  sigma and resolving_power: [(wavelength, value)] to interpolate between, or
     [(None, value)] for all wavelengths; both None: the arm keeps the input's resolution."""
-
     name: str = ""
     min: float = 0.0  # vacuum A
     max: float = 0.0
@@ -355,9 +354,8 @@ class Job:
             ("columns", ", ".join(request.columns or ()))) if value]
         if request.wave_file:
             about = os.stat(request.wave_file)
-            when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(about.st_mtime))
             lines.append(f"file of wavelengths: {request.wave_file}, {about.st_size} bytes of "
-                         f"{when}")
+                         + time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(about.st_mtime)))
         lines.append(str(self.origin))
         if o.native_sigma is not None:
             lines.append(f"native sigma: {o.native_sigma:.17g} A")

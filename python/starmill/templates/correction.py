@@ -38,7 +38,6 @@ LSQ_RIDGE, THROUGH = 1e-6, 1e-8  # ridges: of network inputs; of functions throu
 @dataclass
 class Calibrators:
     """n spectra at every stride-th pixel of an arm."""
-
     at: np.ndarray  # [n_pix] which pixels of the arm
     wave: np.ndarray  # [n_pix] A
     x: np.ndarray  # [n, n_pix] ln(spectrum / template) without its continuum, 0 where not known
@@ -181,7 +180,6 @@ def clipped(x, known):
 @dataclass
 class Correction:
     """ln(corrected / template) = terms @ coef, near the calibrators."""
-
     use: list  # indices of the labels of which it is a function
     degree: int
     ridge: float
@@ -383,7 +381,6 @@ def into_functions(emulator, values_at, by_term):
 
 
 def apply(library, i_arm, calibrators, correction):
-    """Change an arm's emulator by a correction."""
     arm = library.arm[i_arm]
     emulator = arm.emulator
     need(emulator.log_flux, INPUT,

@@ -62,7 +62,6 @@ def grid_basis(knot, degree, x):
 
 
 def grid_front(part, x):
-    """Return components [n][n_out] of splines at mapped labels x."""
     basis = [grid_basis(knot, part.degree, x[:, i]) for i, knot in enumerate(part.knot)]
     out = np.empty((len(x), part.coef.shape[-1]))
     for i, weights in enumerate(zip(*basis)):

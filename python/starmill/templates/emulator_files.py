@@ -19,8 +19,7 @@ from starmill.templates.spectra_options import number
 
 # largest difference allowed from the check values, over max(1, |y|) of the network's output y
 CHECK_TOLERANCE = 1e-5
-# sigma (A) of templates whose revision ends in rm or resolmat, rvspecfit's convention
-MATRIX_SIGMA_AA = 0.5
+MATRIX_SIGMA_AA = 0.5  # templates whose revision ends in rm or resolmat, rvspecfit's convention
 
 
 def main(options):

@@ -233,7 +233,6 @@ class Writer:
             os.close(self._fd)
 
     def put(self, name, i, row):
-        """Write row i of a dataset."""
         at, dtype, shape = self._at[name]
         data = np.asarray(row, dtype)
         assert data.shape == shape

@@ -33,8 +33,7 @@ def describe(library):
                f"{label.mean:.9g}, / {label.std:.9g}")
     yield f"hulls   {len(library.hull)}"
     for hull in library.hull:
-        names = ", ".join(library.label[i].name for i in hull.label)
-        yield f"  {names}: {len(hull.facet)} facets"
+        yield f"  {', '.join(library.label[i].name for i in hull.label)}: {len(hull.facet)} facets"
     yield f"arms    {len(library.arm)}"
     for arm in library.arm:
         yield from describe_arm(library, arm)

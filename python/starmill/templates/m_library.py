@@ -23,9 +23,8 @@ from starmill.templates import library_file
 from starmill.templates.real_library import Recipe, add_program, fit_spectra, write_attributes
 from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA
 
-SOURCES = (
-    "templates: PyHammer, Kesseli et al. 2017, ApJS 230, 16 (spectra of BOSS)",
-    "Teff of types: Pecaut & Mamajek 2013, ApJS 208, 9, table of 2022-04-16")
+SOURCES = ("templates: PyHammer, Kesseli et al. 2017, ApJS 230, 16 (spectra of BOSS)",
+           "Teff of types: Pecaut & Mamajek 2013, ApJS 208, 9, table of 2022-04-16")
 # No later types: M giants, which have the bands of M7 and M8, would be fitted as dwarfs.
 TEFF = {"K7": 4100, "M0": 3850, "M1": 3660, "M2": 3560, "M3": 3430, "M4": 3210, "M5": 3060,
         "M6": 2810}

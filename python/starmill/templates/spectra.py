@@ -27,12 +27,10 @@ from starmill.wavelength import C_KM_S, FWHM_PER_SIGMA, doppler
 LEAST_SPECTRA = 12  # of a library
 LEAST_PIX, MOST_PIX = 4 * 28, 1 << 20  # pixels of an arm; the fit's splines need the least
 MOST_GAP = 0.2  # bad fraction of pixels: up to here they are filled, above the spectrum is dropped
-
 USED, NO_LABEL, OUTSIDE, BAD_FLUX, OUTLIER = range(5)
 FATES = ("used", "a label is not known", "a label is outside the range to keep",
          "more than a fifth of the pixels are not finite or not above 0",
          "unlike the spectra with similar labels")
-
 N_REWEIGHT = N_FILL = 3
 N_NEIGHBOUR = 40  # a residual is compared with the residuals of this many spectra of similar labels
 TOLERANCE = 1.0  # standard errors (RadialFit): the one-standard-error rule
@@ -439,7 +437,6 @@ def rows_text(names, rows):
 
 
 def print_spectra(made, names):
-    """Print which spectra are used, and why others are not."""
     print(f"spectra: {len(made.rows)} of {len(made.fate)} used")
     for code, why in enumerate(FATES):
         rows = (made.fate == code).nonzero()[0]

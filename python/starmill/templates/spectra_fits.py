@@ -36,8 +36,7 @@ def guarded(path):
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise Failure(INPUT, f"{path}: is no whole gzip file: {error}") from error
     except Exception as error:  # astropy raises many kinds for a damaged file
-        reason = str(error).partition(". ")[0]
-        raise Failure(INPUT, f"{path}: cannot be read: {reason}") from error
+        raise Failure(INPUT, f"{path}: cannot be read: {str(error).partition('. ')[0]}") from error
 
 
 _open = weakref.WeakSet()
@@ -142,7 +141,6 @@ def column_numbers(path, hdus, i, name):
 @dataclass
 class Origin:
     """Where the wavelengths and the resolution of a spectrum come from."""
-
     wavelengths: str = ""  # a text
     unit: str = ""  # of the file, where it says one
     units: list = ()  # of the columns or images wavelength, flux, error, sigma, likewise

@@ -18,7 +18,6 @@ STEM = re.compile(r"(.+)\.fits?(\.gz)?", re.IGNORECASE | re.DOTALL)
 @dataclass
 class Request:
     """What to read; None: not given."""
-
     labels: list  # of (name, its column, card or axis)
     medium: str = None  # "air" or "vacuum"; None: as the header says
     wave: tuple = None  # (first, step, whether both are log10 of A)
