@@ -214,7 +214,7 @@ class Checks(unittest.TestCase):
         bad["not above 0"][1000, 2] = 0
         bad["flux above the continuum"][1000, 1] = 1.1
         bad["samples in the place of"] = good[:-5]
-        bad["no continuum"] = good * [1, 0.2, 1]
+        bad["under 2 % of samples"] = good * [1, 0.2, 1]
         path = tmp("spectrum")
         np.savetxt(path, good, fmt="%.5f")
         wave, flux, cont = synthesis.read_spectrum(path, plan.FGK.PIECES[1])
