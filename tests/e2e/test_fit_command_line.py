@@ -152,8 +152,7 @@ class Output(EndToEnd):
             (["--output", tmp("refused.h5"), "--models", tmp("no/such.h5")],
              ["--models", tmp("no"), "create"]),
             (["--output", TMP], [TMP]), (["--output", tmp("letter.h5")], ["letter.h5"]),
-            (["--output", "/dev/full"], ["/dev/full"]),
-        ):
+            (["--output", "/dev/full"], ["/dev/full"])):
             with self.subTest(args=args):
                 done = starmill("fit", "--library", library(), *args, star)
                 self.assertOneLine(done, "starmill fit: ", *parts, status=4)

@@ -99,8 +99,7 @@ class Moved(EndToEnd):
             ("cp late", lambda f: put(f + "/out.h5", content(other)), "out.h5 was overw", "600"),
             ("emptied", lambda f: put(f + "/models.h5", b""), "models.h5 was overwritten", "0.1"),
             ("cp models", lambda f: put(f + "/models.h5", content(other_models)),
-             "models.h5 was overwritten", "0.1"),
-        ):
+             "models.h5 was overwritten", "0.1")):
             with self.subTest(name):
                 self.disturbed(name, disturb, says, interval=interval)
 

@@ -210,8 +210,7 @@ class LibraryBuild(unittest.TestCase):
             "w.h5": ("--medium", "vacuum", tmp("shifted")),
             "nested.h5": (*nested, tmp("nested")),
             "folders.h5": (*nested, tmp("nested/Z1"), tmp("nested/Z0/more")),
-            "listed.h5": (*nested, tmp("nested/list.txt")),
-        }.items():
+            "listed.h5": (*nested, tmp("nested/list.txt"))}.items():
             self.good(starmill(*base, "--output", tmp(out), *args))
             grid = read(out)
             order = [int(np.flatnonzero((grid["label"] == x).all(1))[0]) for x in labels]
@@ -533,8 +532,7 @@ class LibraryBuild(unittest.TestCase):
             (("status 77",), dataset("models/status", 77)),
             (("/arms/arm1/flux", "model 3", "good models are above 0"), dataset("arms/arm1/flux", 0)),
             (("external",), link),
-            (("arms/arm0/flux is missing",), lambda f: f.pop("arms/arm0/flux")),
-        ):
+            (("arms/arm0/flux is missing",), lambda f: f.pop("arms/arm0/flux"))):
             with h5py.File(shutil.copy(tmp("good.h5"), tmp("damaged.h5")), "r+") as f:
                 change(f)
             self.refused(starmill("library", "train", "--output", tmp("no.h5"), "--left-out", 0,

@@ -352,8 +352,7 @@ class TrainFunctions(ProgramTest):
             (write_grid("flux.h5", label, edit=lambda f: f.pop("arms/arm1/flux")), "radial",
              ("flux.h5: ", "flux")),
             (write_grid("n_pix.h5", label, edit=lambda f: f["arms/arm0"].attrs.create(
-                "n_pix", np.inf)), "radial", ("n_pix.h5: ", "infinity")),
-        ):
+                "n_pix", np.inf)), "radial", ("n_pix.h5: ", "infinity"))):
             self.assertOneLine(train("no.h5", path, way), *words, status=3)
         path = full_grid()
 
@@ -370,8 +369,7 @@ class TrainFunctions(ProgramTest):
         self.assertNotIn("made in", done.stdout)  # refused before the work
         for way, options, words in (
             ("splines", ("--smoothing", 1), "--smoothing does not apply to --emulator splines"),
-            ("radial", ("--gaps", "fill"), "--gaps does not apply to --emulator radial"),
-        ):
+            ("radial", ("--gaps", "fill"), "--gaps does not apply to --emulator radial")):
             self.assertOneLine(train("no.h5", path, way, *options), words, status=2)
         self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0, "--model-error", 2),
                            "--model-error", "--validation", status=2)

@@ -158,8 +158,7 @@ def site(name, program, *more):
         "SITE_CPU_NODE_RANKS=2",
         "SITE_POLL_S=1",
         # more ranks than cores: their threads would only be in each other's way
-        "site_setup() { export OMP_NUM_THREADS=1; }",
-    ) + more) + "\n")
+        "site_setup() { export OMP_NUM_THREADS=1; }") + more) + "\n")
 
 
 class Beside(threading.Thread):
