@@ -38,7 +38,6 @@ class Daily(ProgramTest):
         return [os.path.relpath(n.decode(), self.folder) for n in names]
 
     def lines(self):
-        """The table's lines as dictionaries."""
         text = content(self.table, "r").splitlines()
         self.assertEqual(text[0], "# starmill inputs 1")
         self.assertEqual(text[1], "#" + "\t".join(HEAD))

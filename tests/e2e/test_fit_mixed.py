@@ -23,7 +23,6 @@ MANY_THREADS = 64
 
 
 def gpus(n):
-    """Environment of a node with n GPUs."""
     return {"MILL_EMULATED_GPUS": str(n), "OMP_WAIT_POLICY": "passive"}
 
 
@@ -174,5 +173,4 @@ class Mixed(ProgramTest):
 
 
 def text(value):
-    """An attribute as a string."""
     return value.decode() if isinstance(value, bytes) else str(value)

@@ -31,7 +31,6 @@ def table(name, edit=None):
 
 class FitStart(ProgramTest):
     def run_fit(self, out, *args, **how):
-        """Fit the stars, give /fits."""
         self.done = self.fit(out, "--optimizer", "levenberg-marquardt", *args, SURVEY, lib=LIBRARY, **how)
         return read(self.path)
 

@@ -88,7 +88,6 @@ def phoenix(folder, out, *more, call=starmill, setup=SETUP, **how):
 
 
 def read(name):
-    """Everything of a grid file."""
     with h5py.File(tmp(name), "r") as f:
         out = {key: f["models"][key][:] for key in ("label", "status")}
         out |= {key: [x.decode() for x in f["models"][key][:]] for key in ("name", "why")}
@@ -104,7 +103,6 @@ def read(name):
 
 
 def n_good_of(name):
-    """Good models of a grid file so far."""
     with h5py.File(tmp(name), "r") as f:
         return (f["models/status"][:] == 1).sum()
 

@@ -234,7 +234,6 @@ def files(folder, edit=None, setup="lab_t"):
 
 
 def stored(name, value):
-    """An edit that stores another value."""
     def edit(file):
         del file[name]
         file[name] = value

@@ -26,7 +26,6 @@ def setUpModule():
 
 
 def digests(out):
-    """{name: SHA-256} of all files of a folder."""
     return {name: hashlib.sha256(content(os.path.join(tmp(out), name))).hexdigest()
             for name in sorted(os.listdir(tmp(out)))}
 

@@ -72,13 +72,11 @@ def train(out, grid, way, *options, **how):
 
 @functools.cache
 def full_grid():
-    """A grid file of all nodes."""
     return write_grid("full.h5", all_nodes())
 
 
 @functools.cache
 def scattered_grid():
-    """A grid file of 200 models anywhere."""
     return write_grid("scatter.h5", scattered(200))
 
 

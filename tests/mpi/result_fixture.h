@@ -220,7 +220,6 @@ static inline void put_row(const survey *s, mill_result_file *file, int64_t row)
     fail_msg("row %lld: %s", (long long)row, mill_error_message());
 }
 
-/* Has the row to be fitted? */
 static inline int is_wanted(const mill_result_file *file, int64_t row)
 {
   static uint8_t bits[1 << 20]; /* more than any test has */

@@ -57,8 +57,6 @@ sys.exit(status)
 '''
 
 class Slurm:
-    """The private Slurm."""
-
     def __init__(self):
         self.dir = None
         self.tool = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mini-slurm")
@@ -104,7 +102,6 @@ class Slurm:
         return done.stdout
 
     def submit(self, *args, **how):
-        """Id of the job that a command submits."""
         return re.search(r"Submitted batch job (\d+)", self.call(*args, **how)).group(1)
 
     def states(self, job):
@@ -149,7 +146,6 @@ def launcher():
 
 
 def site(name, program, *more):
-    """Write a site file."""
     return put(name, "\n".join((
         "SITE_PROGRAM=" + shlex.quote(program),
         "SITE_LAUNCHER=(%s)" % launcher(),
