@@ -203,7 +203,6 @@ class EveryJob(ProgramTest):
                 done = run(*args, cwd=TMP)
                 for name, of in kept.items():
                     self.assertEqual(content(tmp(name)), content(of), name)
-
         shutil.copy(RESULT, tmp("L.h5.lock"))
         for args in (("merge",), ("export", "--to", "fits")):  # nobody is told to remove an input
             done = starmill(*args, "--output", "L.h5", "L.h5.lock", cwd=TMP)

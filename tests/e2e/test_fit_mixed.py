@@ -53,7 +53,6 @@ class Mixed(ProgramTest):
             cls.alone[kind] = read(path)
             with h5py.File(path) as f:
                 cls.device[kind] = text(f["provenance"].attrs["DEVICE"])
-
         cls.log, cls.two = tmp("mixed.log"), tmp("mixed.h5")
         cls.said = run("fit", "--library", cls.lib, "--output", cls.two, "--log", cls.log, "--config",
                        cls.config, "--backend", MIXED, "--threads", MANY_THREADS, cls.stars,

@@ -205,7 +205,6 @@ def names_of(path, column):
     def names(value):
         assert sum(bit for bit in bits if value & bit) == value, f"unknown bits in {value}"
         return {name for bit, name in bits.items() if value & bit}
-
     return names
 
 

@@ -156,7 +156,6 @@ class Distribution(ProgramTest):
         def git(*args):
             return subprocess.run(["git", "-C", SOURCE, *args], stdout=subprocess.PIPE,
                                   stderr=subprocess.DEVNULL, text=True, timeout=PATIENCE)
-
         top = git("rev-parse", "--show-toplevel") if shutil.which("git") else None
         if not top or os.path.realpath(top.stdout.strip()) != os.path.realpath(SOURCE):
             self.skipTest("the source is no checkout of git")

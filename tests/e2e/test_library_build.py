@@ -522,7 +522,6 @@ class LibraryBuild(unittest.TestCase):
         def link(f):
             del f["arms/arm0/flux"]
             f["arms/arm0/flux"] = h5py.ExternalLink("other.h5", "/flux")
-
         for words, change in (
             (("version 9",), lambda f: f.attrs.modify("version", np.int32(9))),
             (("arm r",), lambda f: f["arms/arm1"].attrs.modify("ln_step", -1.0)),

@@ -292,7 +292,6 @@ class LibraryFile(ProgramTest):
 
         def link(name, of):
             return lambda f: f.__setitem__(name, of)
-
         outside = h5py.ExternalLink(tmp("other.h5"), "/x")
         for removed, add, said in (
                 (bias, link(bias, outside), f"/{bias} is an external link"),

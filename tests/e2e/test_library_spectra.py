@@ -220,7 +220,6 @@ class LibrarySpectra(ProgramTest):
         def clean(flux, given):
             for i in range(n):
                 flux[i] = spectrum(given[i], wave)
-
         options = (*GIVEN, "--left-out", 0, "--range", "4815,5160", "--keep-outliers")
         built("packed.h5", write("packed.fits", edit=clean, n=n), *options)
         at = labels[:5]
@@ -326,7 +325,6 @@ class LibrarySpectra(ProgramTest):
         def move(flux, labels):
             for i, v in enumerate(truth):
                 flux[i] = spectrum(labels[i], wave * (1 - v / 299792.458))
-
         path = write("moved.fits", edit=move)
         scatter = []
         for options in ((), ("--align",)):
@@ -423,7 +421,6 @@ class LibrarySpectra(ProgramTest):
             labels[:] = nodes
             for i, label in enumerate(nodes):
                 flux[i] = spectrum(label, FIRST + STEP * np.arange(N_PIX))
-
         path = write("grid.fits", edit=edit, n=len(nodes))
         alone = f"lie outside the hulls of the others .*: row {len(nodes)}\n"
         for options, left_out in (((), False), (("--hull", "dense"), True),
@@ -501,7 +498,6 @@ class LibrarySpectra(ProgramTest):
 
         def edit(flux, labels):
             flux *= 1 + 0.2 * np.random.default_rng(SEED + 3).normal(size=(len(flux), 1)) * line
-
         plain, _ = self.plain()
         done = built("left-out.h5", plain, *GIVEN, "--model-error", "2", "--spectra-sn", "500")
         self.assertIn("model error of arm opt", done.stdout)

@@ -226,7 +226,6 @@ class Train(ProgramTest):
         def to_do(f):
             f["models/status"][3] = 0
             f.attrs["complete"] = np.int32(0)
-
         cases = [
             (make_grid("constant.h5", edit=stored("models/label", np.s_[:, 1], 4.5)), (), 3,
              "label logg is 4.5 in all"),

@@ -554,7 +554,6 @@ class Compare(ProgramTest):
 
         def edit(fits, catalog):
             fits["TARGETID"], catalog["EXPID"] = at // 2, at % 2
-
         edited(path, edit)
         done = run("compare", path, path)
         self.assertIn(f"matched by TARGETID+EXPID: {self.n} stars;", done.stdout)
@@ -564,7 +563,6 @@ class Compare(ProgramTest):
         """Without TARGETID and OBJECT rows are matched by IDENTIFIER."""
         def edit(fits, catalog):
             fits["TARGETID"][:], catalog["OBJECT"][:] = -1, b""
-
         edited(self.path, edit)
         other = shutil.copy(self.path, tmp("frame.h5"))
         for frame, n in (b"heliocentric", 0), (b"topocentric", self.n):

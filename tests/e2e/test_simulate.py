@@ -155,7 +155,6 @@ class Files(Simulate):
     def check_defect(self, kind, t, hdus, i):
         def arm(what):
             return {a: hdus[f"{a}_{what}"].data[i] for a in "BRZ"}
-
         flux, ivar, mask = arm("FLUX"), arm("IVAR"), arm("MASK")
         fibermap = hdus["FIBERMAP"].data[i]
         self.assertEqual(fibermap["OBJTYPE"], "SKY" if kind == "sky" else "TGT")

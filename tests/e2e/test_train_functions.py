@@ -333,7 +333,6 @@ class TrainFunctions(ProgramTest):
 
         def instead(name, make):
             return lambda f: (f.pop(name), make(f, name))
-
         few = label[(label[:, 2] > -1) & (label[:, 1] != 2.5)]
         for path, way, words in (
             (write_grid("dark.h5", label, edit=dark), "splines", ("arm1", "pixel 17 of model 5")),
@@ -356,7 +355,6 @@ class TrainFunctions(ProgramTest):
 
         def to_do(f):
             f["models/status"][3:5] = 0
-
         self.assertOneLine(train("no.h5", write_grid("half.h5", label, edit=to_do, complete=0),
                                  "radial"), "2 of its 125 models are still to do", "--unfinished",
                            status=3)

@@ -123,9 +123,8 @@ static inline double number_of(starmill_table *table, const char *name)
   return *(const double *)column_of(table, name);
 }
 
-static inline int set_up(void **state)
+static inline MILL_FIXTURE(set_up)
 {
-  (void)state;
   uint64_t random = 4711;
   memset(&fx, 0, sizeof fx);
   assert_ok(test_library_make(4, 3, 5, &fx.lib));
@@ -146,9 +145,8 @@ static inline int set_up(void **state)
   return 0;
 }
 
-static inline int tear_down(void **state)
+static inline MILL_FIXTURE(tear_down)
 {
-  (void)state;
   starmill_library_close(fx.library); /* before its stars, which is allowed */
   for (int i = 0; i < N_STAR; i++)
     starmill_star_free(fx.star[i]);

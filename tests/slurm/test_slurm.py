@@ -401,7 +401,6 @@ class Submitted(Jobs):
         self.assertEqual(SYSTEM.finish(job), ["CANCELLED"])
         time.sleep(1)
         self.assertEqual(SYSTEM.states(job), ["CANCELLED"])
-
         self.assertState(submit("site", "gpu", "--time", 5, fit=fit), "COMPLETED", log)
         self.assertSame(out)
         # three jobs, one log
