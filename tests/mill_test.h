@@ -26,6 +26,8 @@
     mill_test_list[place_of_test_##name] = (struct CMUnitTest)cmocka_unit_test(test_##name);       \
   }                                                                                                \
   static void test_##name(__attribute__((unused)) void **state)
+/** Head of a function that cmocka calls before or after tests. */
+#define MILL_FIXTURE(name)                int name(__attribute__((unused)) void **state)
 #define MILL_RUN_TESTS(set_up, tear_down) mill_run_tests(set_up, tear_down, NULL, NULL)
 /** Define main: set_up runs before all tests; EACH: begin before each; SEEDED: prints seed. */
 #define MILL_TEST_MAIN(set_up, tear_down)                                                          \

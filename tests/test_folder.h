@@ -6,18 +6,16 @@
 
 static char folder[256];
 
-static inline int make_folder(void **state)
+static inline MILL_FIXTURE(make_folder)
 {
   const char *base = getenv("TMPDIR");
-  (void)state;
   snprintf(folder, sizeof folder, "%.200s/starmill-test-XXXXXX", base && *base ? base : "/tmp");
   return mkdtemp(folder) ? 0 : -1;
 }
 
-static inline int remove_folder(void **state)
+static inline MILL_FIXTURE(remove_folder)
 {
   char command[300];
-  (void)state;
   snprintf(command, sizeof command, "rm -rf '%s'", folder);
   return system(command);
 }

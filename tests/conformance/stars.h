@@ -53,9 +53,8 @@ static inline void spoil(made_star *star)
   star[9].segment[2].flux[60] = 1e9f;
 }
 
-static inline int survey_make(void **state)
+static inline MILL_FIXTURE(survey_make)
 {
-  (void)state;
   uint64_t random = SEED;
   memset(&data, 0, sizeof data);
   n_fit = N_STAR;
@@ -93,9 +92,8 @@ static inline int survey_make(void **state)
   return 0;
 }
 
-static inline int clean_up(void **state)
+static inline MILL_FIXTURE(clean_up)
 {
-  (void)state;
   mill_library_clear(&data.lib);
   return 0;
 }

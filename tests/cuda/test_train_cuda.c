@@ -24,9 +24,8 @@ static int rows(void *context, int n, const int *model, const float **row)
   return MILL_OK;
 }
 
-static int set_up(void **state)
+static MILL_FIXTURE(set_up)
 {
-  (void)state;
   mill_train_settings_init(&set);
   set.n_hidden = 2;
   set.width[0] = 33;

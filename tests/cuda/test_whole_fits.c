@@ -128,9 +128,8 @@ MILL_TEST(whole_fits)
       fail_msg("star %d differs between %d slots and fewer", i, n_slot);
 }
 
-static int clean_up(void **state)
+static MILL_FIXTURE(clean_up)
 {
-  (void)state;
   if (n_file > 0)
     mill_mpi_end(&mpi);
   return 0;

@@ -82,18 +82,15 @@ WARN_NEGATIVE, WARN_OUTLIER, WARN_POOR_FIT = 512, 1024, 2048
 
 
 def tmp(name):
-    """A path in the temporary folder."""
     return os.path.join(TMP, name)
 
 
 def new_folder(name):
-    """Make a folder in the temporary folder: its path."""
     os.mkdir(tmp(name))
     return tmp(name)
 
 
 def content(path, mode="rb"):
-    """All of a file."""
     with open(path, mode) as f:
         return f.read()
 
@@ -215,7 +212,6 @@ def ended(line, env=None, **how):
 
 
 def starmill(*args, ranks=0, cwd=None, timeout=PATIENCE, env=None, program=None, **how):
-    """Run the program to its end."""
     done = None
     if not (ranks or env or how) and program in (None, STARMILL):
         done = forked(tuple(str(a) for a in args), cwd, timeout)
@@ -230,7 +226,6 @@ def begun(line, env=None, **how):
 
 
 def start(*args, ranks=0, env=None, **how):
-    """Start the program."""
     return begun(command(*args, ranks=ranks), env, **how)
 
 
@@ -339,7 +334,6 @@ def bintable(columns, name=None):
 
 
 def write_redrock(path, targets, z, kinds, zwarn=0):
-    """A redrock file."""
     bintable({"TARGETID": targets, "Z": z, "ZWARN": ("K", np.full(len(z), zwarn)), "SPECTYPE": ("6A", kinds),
               "SUBTYPE": ("20A", [""] * len(kinds))}, "REDSHIFTS").writeto(path, overwrite=True)
 
@@ -358,12 +352,10 @@ def write_desi(path, arms, objtype="TGT"):
 
 
 def texts(column):
-    """Texts without padding."""
     return [v.decode().rstrip("\0 ") if isinstance(v, bytes) else str(v).rstrip() for v in column]
 
 
 def read(path, group="fits"):
-    """All datasets of a group of the result file as arrays."""
     with h5py.File(path, "r") as f:
         return {k: v[...] for k, v in f[group].items() if isinstance(v, h5py.Dataset)}
 
@@ -441,8 +433,6 @@ def differing(a, b):
 
 
 class ProgramTest(unittest.TestCase):
-    """Test case with the assertions that these tests need."""
-
     maxDiff = None
 
     def ends(self, status, *args, says=(), **how):

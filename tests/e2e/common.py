@@ -16,7 +16,6 @@ HDUS = ("WAVELENGTH", "FLUX", "IVAR", "MASK", "RESOLUTION")
 
 
 def data(name):
-    """Path of a file of the test data."""
     return os.path.join(DATA, name)
 
 
@@ -88,7 +87,6 @@ def as_spectra(hdus):
 
 
 def few_hdus(path, n):
-    """Write the first n HDUs of a file to a new file; return the new path."""
     with pyfits.open(path) as hdus:
         pyfits.HDUList([h.copy() for h in hdus[:n]]).writeto(tmp(f"few{n}.fits"))
     return tmp(f"few{n}.fits")

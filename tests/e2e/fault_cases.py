@@ -15,8 +15,6 @@ class Hang(Failed):
 
 
 class Outcome:
-    """How a run ended."""
-
     def __init__(self, case, path, status, out, errors):
         self.case, self.path, self.status, self.out, self.errors = case, path, status, out, errors
 

@@ -20,8 +20,7 @@ WRONG = {
         ("B_WAVELENGTH+SPECSYS = 'BARYCENT';R_WAVELENGTH+SPECSYS = 'TOPOCENT'",
          "(R_WAVELENGTH) is topocentric, but spectra before it are barycentric"),
         ("B_WAVELENGTH+SPECSYS = 'LSRK'", "(B_WAVELENGTH): SPECSYS 'LSRK', expected BARYCENT"),
-        *((f"FIBERMAP-{x}", "(FIBERMAP)", f"no column {x}") for x in ("TARGETID", "OBJTYPE")),
-    ),
+        *((f"FIBERMAP-{x}", "(FIBERMAP)", f"no column {x}") for x in ("TARGETID", "OBJTYPE"))),
     "sdss": (
         ("-COADD", "no table COADD"),
         ("-SPECOBJ", "no table SPECOBJ or SPALL"),
@@ -39,24 +38,19 @@ WRONG = {
         ("COADD LogLam@2=400", "(COADD): column loglam", "pixel 2 is inf"),
         ("+VACUUM  = 'yes'", "HDU 1: keyword VACUUM", "must hold T or F"),
         ("-@3;-@4;-@5", "holds no single exposures", "exposures: coadd"),
-        ("@3+HELIO   =                    F", "topocentric, but", "heliocentric"),
-    ),
+        ("@3+HELIO   =                    F", "topocentric, but", "heliocentric")),
     "sdss-v": (
         ("SPALL-FIELD", "(SPALL)", "no column PLATE"),
         ("SPALL-CATALOGID", "(SPALL)", "no column CATALOGID"),
-        ("-@4;-@5", "holds no single exposures", "exposures: coadd"),
-    ),
+        ("-@4;-@5", "holds no single exposures", "exposures: coadd")),
     "mwm star": (
         ("-BOSS/LCO", "no spectra of BOSS", "APOGEE are not read"),
         ("@2 v_rad@0=nan", "(BOSS/LCO): v_rad of row 0", "give the mwmVisit file"),
         ("@2!CDELT", "(BOSS/LCO): CRVAL, CDELT, CRPIX", "pixel 0 is nan"),
-        ("@2-ivar", "(BOSS/LCO)", "no column ivar"),
-        ("@2/5000", "has 5000 rows"),
-    ),
+        ("@2-ivar", "(BOSS/LCO)", "no column ivar"), ("@2/5000", "has 5000 rows")),
     "mwm visit": (
         ("@2 in_stack~B", "column in_stack"),
-        ("@2 xcsao_v_rad@0=3e6", "the velocity 3e+06 km/s of row 0"),
-    ),
+        ("@2 xcsao_v_rad@0=3e6", "the velocity 3e+06 km/s of row 0")),
     "lamost": (
         *((f"COADD-{name}", "HDU 2 (COADD)", f"no column {name.upper()}")
           for name in ("flux", "IVAR", "WAVELENGTH", "ANDMASK")),
@@ -73,12 +67,9 @@ WRONG = {
         ("!FIBERID;+FIBERID = 'a text of more than thirty characters'",
          "HDU 1: keyword FIBERID must hold an integer of 32 bits"),
         ("!FIBERID;+FIBERID = 2147483648",
-         "HDU 1: keyword FIBERID must hold an integer of 32 bits, not 2.14748e+09"),
-    ),
+         "HDU 1: keyword FIBERID must hold an integer of 32 bits, not 2.14748e+09")),
     "lamost image": (
-        ("/5,4", "neither a table COADD nor", "5 rows"),
-        ("/1,5", "HDU 1", "1 pixels a row"),
-    ),
+        ("/5,4", "neither a table COADD nor", "5 rows"), ("/1,5", "HDU 1", "1 pixels a row")),
     "lamost dr1": (("!COEFF1", "HDU 1: COEFF0 and COEFF1: the wavelength of pixel 0 is nan"),
                    ("!EXTEN0", "row 3 (WAVELENGTH)", "positive and ascending")),
     "lamost-mrs": (
@@ -86,8 +77,7 @@ WRONG = {
         ("COADD_B LOGLAM>X", "HDU 2 (COADD_B)", "no column WAVELENGTH"),
         ("COADD_R-ANDMASK", "HDU 3 (COADD_R)", "no column ANDMASK"),
         ("-COADD_B;-COADD_R", "no table COADD_B or COADD_R", "set exposures"),
-        ("-@3;-@4;-@5", "no table B-minute or R-minute", "set exposures"),
-    ),
+        ("-@3;-@4;-@5", "no table B-minute or R-minute", "set exposures")),
     "weave": (
         *((f"-{name}", f"no HDU {name}", "fetch it again")
           for name in ("BLUE_IVAR", "BLUE_SENSFUNC", "RED_DATA")),
@@ -108,8 +98,7 @@ WRONG = {
         ("BLUE_DATA!CTYPE1;BLUE_DATA+CTYPE1  = 'LINEAR'",
          "(BLUE_DATA): CTYPE1 'LINEAR'", "set medium"),
         ("BLUE_DATA+SPECSYS = 'TOPOCENT'", "(RED_DATA) is barycentric", "are topocentric: correct"),
-        ("BLUE_DATA!CUNIT1;BLUE_DATA+CUNIT1  = 'Hz'", "HDU 2 (BLUE_DATA)", "CUNIT1 'Hz'"),
-    ),
+        ("BLUE_DATA!CUNIT1;BLUE_DATA+CUNIT1  = 'Hz'", "HDU 2 (BLUE_DATA)", "CUNIT1 'Hz'")),
     "4most": (
         *((f"-{x}", f"no table {x}", "fetch it again") for x in ("SPECTAB", "FIBMETATAB")),
         ("FIBMETATAB/4", "HDU 2 (SPECTAB)", "5 rows, expected 4"),
@@ -123,28 +112,23 @@ WRONG = {
         *((f"SPECTAB!{card}", "(SPECTAB)", card) for card in ("1CRVL1", "1CDLT1")),
         ("SPECTAB!1CUNI1", "(SPECTAB)", "1CUNI1 ''"),
         ("SPECTAB!1CTYP1", "(SPECTAB): 1CTYP1 ''", "set medium"),
-        *((f"FIBMETATAB-{x}", "FIBMETATAB", x) for x in ("OBJ_NME", "FIB_ST", "FIB_USE")),
-    ),
+        *((f"FIBMETATAB-{x}", "FIBMETATAB", x) for x in ("OBJ_NME", "FIB_ST", "FIB_USE"))),
     "4most single": (
         ("-PHASE3SPECTRUM", "neither tables SPECTAB", "not a catalogue"),
-        ("PHASE3SPECTRUM/2", "2 rows, expected 1"),
-        ("PHASE3SPECTRUM-WAVE", "no column WAVE"),
+        ("PHASE3SPECTRUM/2", "2 rows, expected 1"), ("PHASE3SPECTRUM-WAVE", "no column WAVE"),
         ("PHASE3SPECTRUM WAVE#", "TUNIT1 ''", "expected Angstrom"),
         ("PHASE3SPECTRUM!TUCD1", "TUCD1 ''", "set medium"),
         ("PHASE3SPECTRUM WAVE@3=3926", "column WAVE", "pixel 3 is 3926"),
         ("PHASE3SPECTRUM WAVE@0=3000;PHASE3SPECTRUM WAVE@1=3100", "more than two gaps"),
-        ("PHASE3SPECTRUM!TRG_UID;PHASE3SPECTRUM+TRG_UID = 'x'", "TRG_UID", "64 bits"),
-    ),
+        ("PHASE3SPECTRUM!TRG_UID;PHASE3SPECTRUM+TRG_UID = 'x'", "TRG_UID", "64 bits")),
     "pfs": (
-        ("-MASK", "no image MASK"),
-        ("-TARGET", "no tables TARGET and OBSERVATIONS"),
+        ("-MASK", "no image MASK"), ("-TARGET", "no tables TARGET and OBSERVATIONS"),
         ("FLUX/4,5", "(FLUX) must be an image of 1 axes", "not pfsCoadd"),
         ("COVAR/5,3", "(COVAR) must be an image of 2 axes"),
         ("MASK!MP_;MASK!HIERARCH", "(MASK) names none of its bits"),
         ("FLUX!CRPIX1;FLUX+CRPIX1  = 1", "(FLUX): CRPIX1 is 1, expected"),
         ("FLUX!CTYPE1", "(FLUX): CTYPE1 ''", "set medium"),
-        ("OBSERVATIONS-visit", "(OBSERVATIONS)", "no column visit"),
-    ),
+        ("OBSERVATIONS-visit", "(OBSERVATIONS)", "no column visit")),
     "pfs wave": (("WAVELENGTH @2=nan", "row 1 (WAVELENGTH)", "pixel 2 is nan"),),
     "generic": (
         ("-SPECTRA", "no binary table SPECTRA", "docs/use/formats.md"),
@@ -173,6 +157,4 @@ WRONG = {
         ("SPECTRA NAME~40A;SPECTRA NAME@0=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
          "give each row a NAME", "1 to 31 characters"),
         ("SPECTRA RA>ARM;SPECTRA ARM~40A;SPECTRA ARM@0=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
-         "ARM of row 0", "31 characters"),
-    ),
-}
+         "ARM of row 0", "31 characters"))}

@@ -78,7 +78,6 @@ class Hdu:
         return next(c for c in self.columns if c.name == name)
 
     def bytes(self, primary, shift):
-        """Header and data."""
         cards, heap, data = [], bytearray(), b""
         if self.n_row is None:
             first = "SIMPLE  =                    T" if primary else "XTENSION= 'IMAGE   '"

@@ -149,16 +149,14 @@ class Usage(ProgramTest):
     def test_mistakes(self):
         fit, here = ["fit", "--library", LIBRARY], [SURVEY]
         for args, parts, status in (
-            ([], ["'fit', 'crossover' or 'write'"], 2),
-            (fit, ["no input"], 2),
+            ([], ["'fit', 'crossover' or 'write'"], 2), (fit, ["no input"], 2),
             (["crossover", "--work", "fit"], ["no input"], 2),
             (fit + ["--repeat", "0"] + here, ["--repeat", "0"], 2),
             (fit + ["--output", tmp("nowhere")] + here, [tmp("nowhere"), "--output"], 4),
             (["fit", "--library", tmp("none.h5")] + here, [tmp("none.h5")], 2),
             (["write"] + here, ["'write' takes no input"], 2),
             (["write", "--output", tmp("nowhere")], [tmp("nowhere"), "--output"], 4),
-            (["crossover", "--backend", "cpu"] + here, ["--backend", "'crossover'"], 2),
-        ):
+            (["crossover", "--backend", "cpu"] + here, ["--backend", "'crossover'"], 2)):
             self.assertOneLine(starmill("bench", *args), "starmill bench: ", *parts, status=status)
         done = starmill("bench", "crossover", ranks=2)
         self.assertNotEqual(done.returncode, 0)

@@ -38,7 +38,6 @@ class Daily(ProgramTest):
         return [os.path.relpath(n.decode(), self.folder) for n in names]
 
     def lines(self):
-        """The table's lines as dictionaries."""
         text = content(self.table, "r").splitlines()
         self.assertEqual(text[0], "# starmill inputs 1")
         self.assertEqual(text[1], "#" + "\t".join(HEAD))
@@ -87,8 +86,7 @@ class Daily(ProgramTest):
             (["--pattern", self.at(3000 * "x") + "*"], "too long"),
             (["--skip-done"], "needs --input-table"),
             (["--skip-done", "--input-table", self.table, "--overwrite", STAR], "exclude each other"),
-            (["--input-table", self.table, "--join-by-name", STAR], "join_by_name"),
-        ):
+            (["--input-table", self.table, "--join-by-name", STAR], "join_by_name")):
             self.assertOneLine(self.run_fit("wrong.h5", *args, status=2), says, status=2)
         put(self.table, "notes of mine\n")
         # a file that is no table is neither read nor appended to

@@ -113,7 +113,6 @@ class Elements(ProgramTest):
         def edit(fits, _):
             fits["MGFE"] += 0.4 * fits["MGFE_ERR"]
             fits["MGFE_FLAG"][weak] |= 2
-
         edited(other, edit)
         good, whole = self.row["RVS_WARN"] == 0, np.isfinite(self.row["VRAD"] + self.row["MGFE"])
         for use, options in ((good & ~weak & (self.row["MGFE_FLAG"] == 0), ["--list", tmp("list.csv")]),

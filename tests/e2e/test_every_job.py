@@ -68,14 +68,12 @@ JOBS = {
     "plot": ((RESULT, STAR), (RESULT, LIBRARY, SURVEY)),
     "select": ((RESULT, "TEFF > 0"), (RESULT,)),
     "export": (("--to", "fits", RESULT), (RESULT,)),
-    "merge": ((RESULT,), (RESULT,)),
-}
+    "merge": ((RESULT,), (RESULT,))}
 READ_ONLY = {
     "library info": ((LIBRARY,), (LIBRARY,)), "status": ((RESULT,), (RESULT,)),
     "show": ((RESULT, STAR), (RESULT,)), "compare": ((RESULT, RESULT), (RESULT,)),
     "grid": (("plan", "--models", 3), ()), "doctor": ((), ()),
-    "bench": (("crossover", "--work", "particles", "--repeat", 1, "--most", 1000), ()),
-}
+    "bench": (("crossover", "--work", "particles", "--repeat", 1, "--most", 1000), ())}
 THAT_RUN = [name for name in JOBS if name != "library import"]  # LIBRARY is no emulator to import
 ENDS = {"plot": ".png", "select": ".txt", "report": ".html", "export": ".fits", "convert": ".fits", "simulate": ""}
 WITHOUT = {"fit", "sample", "library train"}  # which continue or say what there is
@@ -205,7 +203,6 @@ class EveryJob(ProgramTest):
                 done = run(*args, cwd=TMP)
                 for name, of in kept.items():
                     self.assertEqual(content(tmp(name)), content(of), name)
-
         shutil.copy(RESULT, tmp("L.h5.lock"))
         for args in (("merge",), ("export", "--to", "fits")):  # nobody is told to remove an input
             done = starmill(*args, "--output", "L.h5", "L.h5.lock", cwd=TMP)

@@ -85,7 +85,6 @@ def described(unit, text):
 
 
 def tree(folder):
-    """Files below a folder and their bytes."""
     return {os.path.relpath(p, folder): content(p)
             for p in glob.glob(os.path.join(folder, "**", "*"), recursive=True)
             if os.path.isfile(p)}
@@ -551,7 +550,6 @@ class Export(ProgramTest):
             self.assertEqual(texts(hdus["RVTAB"].data["OBJECT"]), ["star-1", "star-2"])
 
     def large(self, n_row):
-        """A finished result of so many rows."""
         path = tmp("large.h5")
         if not os.path.exists(path):
             tiled(OUT, path, n_row)

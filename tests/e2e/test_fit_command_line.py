@@ -152,8 +152,7 @@ class Output(EndToEnd):
             (["--output", tmp("refused.h5"), "--models", tmp("no/such.h5")],
              ["--models", tmp("no"), "create"]),
             (["--output", TMP], [TMP]), (["--output", tmp("letter.h5")], ["letter.h5"]),
-            (["--output", "/dev/full"], ["/dev/full"]),
-        ):
+            (["--output", "/dev/full"], ["/dev/full"])):
             with self.subTest(args=args):
                 done = starmill("fit", "--library", library(), *args, star)
                 self.assertOneLine(done, "starmill fit: ", *parts, status=4)
@@ -213,7 +212,6 @@ class PlainRun(EndToEnd):
             table["CHISQ_TOT"], table["CHISQ_B"] + table["CHISQ_R"] + table["CHISQ_Z"], rtol=1e-12)
         self.assertTrue((table["CHISQ_TOT"] / table["NPIX_TOT"] < 1.5).all())
         self.assertTrue((table["CHISQ_C_TOT"] > table["CHISQ_TOT"] + 50).all())
-
         before = content(self.path), os.stat(self.path).st_mtime_ns
         put(self.path + ".lock", "not ours")  # the run writes nothing, so another's lock does not stop it
         self.assertIn("finished already", self.fit("six.h5", self.stars).stdout)

@@ -214,7 +214,6 @@ class BadPixels(EndToEnd):
             hdus["R_MASK"].data[0, bad] |= 4
             for row, (name, value, _) in enumerate(cases, 1):
                 hdus[name].data[row, bad] = value
-
         self.fit("bad-pixels.h5", cut("bad-pixels.fits", [100] * 9, spoil))
         table = read(self.path)
         self.assertEqual(list(table["STATUS"]), [FITTED] * 9)

@@ -23,7 +23,6 @@ MANY_THREADS = 64
 
 
 def gpus(n):
-    """Environment of a node with n GPUs."""
     return {"MILL_EMULATED_GPUS": str(n), "OMP_WAIT_POLICY": "passive"}
 
 
@@ -54,7 +53,6 @@ class Mixed(ProgramTest):
             cls.alone[kind] = read(path)
             with h5py.File(path) as f:
                 cls.device[kind] = text(f["provenance"].attrs["DEVICE"])
-
         cls.log, cls.two = tmp("mixed.log"), tmp("mixed.h5")
         cls.said = run("fit", "--library", cls.lib, "--output", cls.two, "--log", cls.log, "--config",
                        cls.config, "--backend", MIXED, "--threads", MANY_THREADS, cls.stars,
@@ -174,5 +172,4 @@ class Mixed(ProgramTest):
 
 
 def text(value):
-    """An attribute as a string."""
     return value.decode() if isinstance(value, bytes) else str(value)

@@ -84,7 +84,6 @@ class Moved(EndToEnd):
         def replace(folder):
             shutil.copy(self.stars, folder + "/other")
             os.replace(folder + "/other", folder + "/out.h5")
-
         other, other_models = tmp("other.h5"), tmp("other-models.h5")
         run("fit", "--library", library(), "--output", other, "--models", other_models, "--config",
             put("other.yaml", "npoly: 11\n"), self.stars)
@@ -99,8 +98,7 @@ class Moved(EndToEnd):
             ("cp late", lambda f: put(f + "/out.h5", content(other)), "out.h5 was overw", "600"),
             ("emptied", lambda f: put(f + "/models.h5", b""), "models.h5 was overwritten", "0.1"),
             ("cp models", lambda f: put(f + "/models.h5", content(other_models)),
-             "models.h5 was overwritten", "0.1"),
-        ):
+             "models.h5 was overwritten", "0.1")):
             with self.subTest(name):
                 self.disturbed(name, disturb, says, interval=interval)
 
@@ -171,7 +169,6 @@ class Models(EndToEnd):
             hdus["B_MASK"].data[0] = 1
             for arm in ARMS:
                 hdus[arm + "_IVAR"].data[1] = 0
-
         self.fit("n.h5", "--models", tmp("nan.h5"), cut("first.fits", [3, 60, 100], edit))
         table, found = read(self.path), models(tmp("nan.h5"))
         self.assertEqual(list(table["STATUS"]), [FITTED, NO_ARM, FITTED])
@@ -199,7 +196,6 @@ class Models(EndToEnd):
             for arm in ARMS:
                 hdus[arm + "_FLUX"].data *= 3
                 hdus[arm + "_IVAR"].data /= 9
-
         files = [cut(os.path.join(new_folder(folder), "coadd.fits"), [3, 60], edit)
                  for folder, edit in (("x1", None), ("x2", brighter))]
         path, options = tmp("x-models.h5"), types.SimpleNamespace(
@@ -233,7 +229,6 @@ class Models(EndToEnd):
         def shorten(hdus):
             for name in HDUS:
                 hdus["R_" + name].data = hdus["R_" + name].data[..., :-20]
-
         files = [cut("as-they-are.fits", [3, 60]), cut("shifted.fits", [100], shift),
                  cut("shorter.fits", [150], shorten)]
         done = self.fit("own.h5", "--models", tmp("own-models.h5"), *files, ranks=2)

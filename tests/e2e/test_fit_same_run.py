@@ -171,7 +171,6 @@ class Repaired(EndToEnd):
         """Only good.fits, fitted before the retry, has arm r and uses the resolving power."""
         def without(name, part):
             return cut(name, [3, 60, 100], lambda hdus: [hdus.pop(hdu) for hdu in [*hdus] if part in hdu])
-
         good, power = without("good.fits", "_RESOLUTION"), ("--resolving-power", 3000)
         damage_tiles(self.bad, range(3))
         self.fit("out.h5", *power, self.bad, good, status=3)

@@ -162,7 +162,6 @@ class Join(EndToEnd):
     def test_arms_in_files_of_their_own(self):
         def lacking(arms):
             return without(*(f"{arm}_{name}" for arm in arms for name in HDUS))
-
         rows = [3, 60, 100, 150]
         self.fit("whole.h5", cut("whole.fits", rows))
         expected = read(self.path)

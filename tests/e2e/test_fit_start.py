@@ -31,7 +31,6 @@ def table(name, edit=None):
 
 class FitStart(ProgramTest):
     def run_fit(self, out, *args, **how):
-        """Fit the stars, give /fits."""
         self.done = self.fit(out, "--optimizer", "levenberg-marquardt", *args, SURVEY, lib=LIBRARY, **how)
         return read(self.path)
 
@@ -218,8 +217,7 @@ class FitStart(ProgramTest):
             (tmp("hdf5.h5"), ("HDF5",)),
             (huge, ("/fits/STATUS claims 16000000000 bytes",)),
             *((without(name), (name,)) for name in ("fits/TARGETID", "fits/ALPHAFE", "fits/FIT_INFO",
-                                                    "catalog/OBJECT")),
-        ):
+                                                    "catalog/OBJECT"))):
             for ranks in (0, 2) if start == LIBRARY else (0,):
                 with self.subTest(start, ranks=ranks):
                     self.ends(2, "fit", "--library", LIBRARY, "--output", tmp("no.h5"), "--start",
@@ -243,8 +241,7 @@ class StartByName(ProgramTest):
             {"NAME": star, "ARM": arm, "WAVELENGTH": hdus[arm + "_WAVELENGTH"].astype(float),
              "FLUX": hdus[arm + "_FLUX"][row], "IVAR": hdus[arm + "_IVAR"][row],
              "MASK": hdus[arm + "_MASK"][row].astype("i4")}
-            for row, star in enumerate(cls.NAMES) for arm in "BRZ"
-        ], "vacuum")
+            for row, star in enumerate(cls.NAMES) for arm in "BRZ"], "vacuum")
 
     def fit(self, out, *args, **how):
         return super().fit(out, *self.ARGS, *args, self.input, lib=LIBRARY, **how)
@@ -472,8 +469,7 @@ class FitPriors(ProgramTest):
             (edit(TARGETID=[3, 4, 3, 5, 6, 7]), ("two rows of TARGETID 3",)),
             (edit(TARGETID=None), ("no column TARGETID, OBJECT or IDENTIFIER",)),
             (edit(**{name: None for name in self.columns if name != "TARGETID"}), ("no pair of columns",)),
-            (edit(TEFF=np.array("hot"), TEFF_ERR=1.0), ("TEFF",)),
-        )):
+            (edit(TEFF=np.array("hot"), TEFF_ERR=1.0), ("TEFF",)))):
             with self.subTest(parts):
                 self.assertRefused(self.save(f"wrong{k}.fits", change), *parts)
         # the result's unit in any spelling, or no unit

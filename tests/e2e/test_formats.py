@@ -336,7 +336,6 @@ class Desi(Formats):
         def rows(config):
             return [(r["target_id"], float(r["z"]), r["spectype"], r["subtype"])
                     for r in self.read(s, config)["rows"]]
-
         s, by = Sample("desi"), "redrock: true\nredrock_max_vel: 1500\n"
         self.refused(s, "no redrock file (same name", config=by)
         save("redrock-x.fits", "REDSHIFTS")
@@ -371,7 +370,6 @@ class Desi(Formats):
         def found(name):
             """Which one, by its Z of the first row."""
             return float(Reader.read(put(os.path.join(folder, name), data))["rows"][0]["z"])
-
         self.assertTrue(np.isnan(found("coadd-a.fits")))
         for z, name, inputs in (
                 (1, "zbest-a.fits", ["coadd-a.fits"]),

@@ -202,7 +202,6 @@ class Generic(ProgramTest):
             hdu = pyfits.PrimaryHDU(flux)
             hdu.header.update(CRPIX1=1, **cards)
             pyfits.HDUList([hdu, *more]).writeto(os.path.join(folder, name))
-
         errors = pyfits.ImageHDU(error**-2, name="IVAR")
         image("paper-iii.fits", {"CTYPE1": "WAVE-LOG", "CUNIT1": "nm", "CRVAL1": 400, "CDELT1": 0.04},
               errors)
@@ -239,7 +238,6 @@ class Generic(ProgramTest):
 
         def text(name, head, *columns, **how):
             np.savetxt(os.path.join(folder, name), np.transpose(columns), header=head, **how)
-
         images("swapped.fits", MASK=bad.astype("i4"), IVAR=error**-2 / 100, FLUX=flux)  # (1e-18 erg)^-2
         with pyfits.open(os.path.join(folder, "swapped.fits"), "update") as hdus:
             hdus["IVAR"].header["BUNIT"] = "10**36 erg-2"

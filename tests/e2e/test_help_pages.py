@@ -95,8 +95,7 @@ class Completion(ProgramTest):
             ("starmill bench crossover --work ", {"all", "fit", "train", "particles"}),
             *((f"starmill {words}", {"FILES"}) for words in (
                 "fit --library ", "fit --output=x", "doctor --output ", "fit --quiet ")),
-            ("starmill fit --threads ", set()), ("starmill fit --object ", set()),
-        ):
+            ("starmill fit --threads ", set()), ("starmill fit --object ", set())):
             with self.subTest(line=line):
                 self.assertEqual(self.complete(line), [expected])
 

@@ -168,11 +168,9 @@ ROWS = [
     ("the star", lambda row, _: None, "right"),
     *(("a pixel of " + value, pixel(float(value)), "right")
       for value in ("1e9", "-1e9", "1e30", "-1e30")),
-    ("a pixel of 1e9 in b", pixel(1e9, "B", 500), "right"),
-    ("30 cosmics", cosmics, {"POOR_FIT"}),
+    ("a pixel of 1e9 in b", pixel(1e9, "B", 500), "right"), ("30 cosmics", cosmics, {"POOR_FIT"}),
     ("the sign changed", flipped(ARMS), {"NEGATIVE"}),
-    ("the sign changed in z", flipped("Z"), {"NEGATIVE"}),
-    ("noise", noise, {"CHISQ"}),
+    ("the sign changed in z", flipped("Z"), {"NEGATIVE"}), ("noise", noise, {"CHISQ"}),
     *((f"flat, S/N {sn}", observed(np.ones_like, sn), {"CHISQ"}) for sn in (1, 5, 50)),
     *((f"steep, S/N {sn}", observed(lambda w: (w / 6000) ** -3, sn), {"CHISQ"}) for sn in (5, 50)),
     ("constant, no noise", constant, {"CHISQ"}),
@@ -182,8 +180,7 @@ ROWS = [
         ("old galaxy", old_galaxy), ("quasar", lambda w: emission(w, 0.5, 50, 3)),
         ("white dwarf", white_dwarf)) for sn in (5, 25)),
     ("spikes, S/N 3", observed(spikes, 3), NO_STAR),
-    ("spikes, S/N 25", observed(spikes, 25), {"POOR_FIT"}),
-    ("two stars", two_stars, {"POOR_FIT"}),
+    ("spikes, S/N 25", observed(spikes, 25), {"POOR_FIT"}), ("two stars", two_stars, {"POOR_FIT"}),
     ("a star at 3000 km/s", moved(3000.0), NO_STAR),
     ("pixels in reverse order", turned, {"POOR_FIT"}),
     ("a background three times the star", background, {"POOR_FIT"}),
@@ -194,12 +191,9 @@ ROWS = [
     ("ivar 1e6 too small", scaled_ivar(1e-6), {"CHISQ"}),
     ("ivar 1e30 too small", scaled_ivar(1e-30), {"CHISQ"}),
     ("flux in units of 1e17", unit(1e-17), "right"),
-    ("flux in units of 1e-15", unit(1e15), "right"),
-    ("one pixel an arm", few_pixels(1), {"CHISQ"}),
-    ("12 pixels an arm", few_pixels(12), NO_STAR),
-    ("50 pixels an arm", few_pixels(50), "right"),
-    ("the star again", lambda row, _: None, "right"),
-]
+    ("flux in units of 1e-15", unit(1e15), "right"), ("one pixel an arm", few_pixels(1), {"CHISQ"}),
+    ("12 pixels an arm", few_pixels(12), NO_STAR), ("50 pixels an arm", few_pixels(50), "right"),
+    ("the star again", lambda row, _: None, "right")]
 
 
 def names_of(path, column):
@@ -211,7 +205,6 @@ def names_of(path, column):
     def names(value):
         assert sum(bit for bit in bits if value & bit) == value, f"unknown bits in {value}"
         return {name for bit, name in bits.items() if value & bit}
-
     return names
 
 
@@ -318,14 +311,12 @@ PATHO = {
     "pure_noise": (FITTED, {"CHISQ"}, MEANINGLESS, ""),
     # one pixel of 1e9 with an ordinary error
     "tiny_ivar_huge_pix": (FITTED, {"OUTLIER", "POOR_FIT"}, MEANINGLESS | {"NEGATIVE"}, ""),
-    **dict.fromkeys(("sky_fibre", "bad_fiberstatus"), (NOT_SELECTED, set(), set(), "")),
-}
+    **dict.fromkeys(("sky_fibre", "bad_fiberstatus"), (NOT_SELECTED, set(), set(), ""))}
 NOGOOD = {
     # HULL: one of the three fits has [alpha/Fe] = 0.0001 +- 0.026, at the end of the library
     "star": (FITTED, set(), {"HULL"}, ""),
     **dict.fromkeys(("all_arms_masked", "all_nan", "all_zero"),
-                    (NO_ARM, {"BAD_SPECTRUM"}, set(), "BRZ")),
-}
+                    (NO_ARM, {"BAD_SPECTRUM"}, set(), "BRZ"))}
 
 
 class Patho(Judged):

@@ -109,8 +109,7 @@ class HostileFiles(EndToEnd):
                          "NAXIS1", str(text_row))
         for name, header, size in (
             ("rows.fits", with_card(head, "FIBERMAP", "NAXIS2", str(n_row)), n_row * row),
-            ("text.fits", text, text_row * len(ROWS)),
-        ):
+            ("text.fits", text, text_row * len(ROWS))):
             path = put(name, header)
             size += len(header)
             with open(path, "r+b") as f:

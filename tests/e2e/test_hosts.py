@@ -89,10 +89,8 @@ class Hosts(EndToEnd):
                 done = ended(network.line("fit", "--output", out, *fit, ranks=ranks), **how)
                 self.assertEqual(done.returncode, status, done.stderr)
                 return done
-
             on_hosts(tmp("hosts.h5"), 5)
             self.assertEqual(differing(read(tmp("hosts.h5")), alone), [])
-
             folder = new_folder("own")
             done = on_hosts(f"{folder}/o.h5", 3, 4, env={"OWN": folder})
             self.assertIn("rank 2 on host host3 does not see " + folder, done.stderr)

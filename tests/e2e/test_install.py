@@ -156,7 +156,6 @@ class Distribution(ProgramTest):
         def git(*args):
             return subprocess.run(["git", "-C", SOURCE, *args], stdout=subprocess.PIPE,
                                   stderr=subprocess.DEVNULL, text=True, timeout=PATIENCE)
-
         top = git("rev-parse", "--show-toplevel") if shutil.which("git") else None
         if not top or os.path.realpath(top.stdout.strip()) != os.path.realpath(SOURCE):
             self.skipTest("the source is no checkout of git")
@@ -212,7 +211,6 @@ class InstalledLibrary(ProgramTest):
         return done.stdout
 
     def result(self):
-        """The program's fit of the survey."""
         if not os.path.exists(tmp("result.h5")):
             self.fit("result.h5", "--backend", "cpu", "--threads", 1, self.survey, lib=self.library)
         return tmp("result.h5")
@@ -221,7 +219,6 @@ class InstalledLibrary(ProgramTest):
         return self.does("pkg-config", *options, "starmill").split()
 
     def build(self, source, out, *more, compiler="cc"):
-        """Compile a C file against the installed library."""
         self.does(compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", tmp(out), source,
                   *self.flags("--cflags"), *more)
         return tmp(out)

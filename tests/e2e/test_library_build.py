@@ -88,7 +88,6 @@ def phoenix(folder, out, *more, call=starmill, setup=SETUP, **how):
 
 
 def read(name):
-    """Everything of a grid file."""
     with h5py.File(tmp(name), "r") as f:
         out = {key: f["models"][key][:] for key in ("label", "status")}
         out |= {key: [x.decode() for x in f["models"][key][:]] for key in ("name", "why")}
@@ -104,7 +103,6 @@ def read(name):
 
 
 def n_good_of(name):
-    """Good models of a grid file so far."""
     with h5py.File(tmp(name), "r") as f:
         return (f["models/status"][:] == 1).sum()
 
@@ -210,8 +208,7 @@ class LibraryBuild(unittest.TestCase):
             "w.h5": ("--medium", "vacuum", tmp("shifted")),
             "nested.h5": (*nested, tmp("nested")),
             "folders.h5": (*nested, tmp("nested/Z1"), tmp("nested/Z0/more")),
-            "listed.h5": (*nested, tmp("nested/list.txt")),
-        }.items():
+            "listed.h5": (*nested, tmp("nested/list.txt"))}.items():
             self.good(starmill(*base, "--output", tmp(out), *args))
             grid = read(out)
             order = [int(np.flatnonzero((grid["label"] == x).all(1))[0]) for x in labels]
@@ -525,7 +522,6 @@ class LibraryBuild(unittest.TestCase):
         def link(f):
             del f["arms/arm0/flux"]
             f["arms/arm0/flux"] = h5py.ExternalLink("other.h5", "/flux")
-
         for words, change in (
             (("version 9",), lambda f: f.attrs.modify("version", np.int32(9))),
             (("arm r",), lambda f: f["arms/arm1"].attrs.modify("ln_step", -1.0)),
@@ -533,8 +529,7 @@ class LibraryBuild(unittest.TestCase):
             (("status 77",), dataset("models/status", 77)),
             (("/arms/arm1/flux", "model 3", "good models are above 0"), dataset("arms/arm1/flux", 0)),
             (("external",), link),
-            (("arms/arm0/flux is missing",), lambda f: f.pop("arms/arm0/flux")),
-        ):
+            (("arms/arm0/flux is missing",), lambda f: f.pop("arms/arm0/flux"))):
             with h5py.File(shutil.copy(tmp("good.h5"), tmp("damaged.h5")), "r+") as f:
                 change(f)
             self.refused(starmill("library", "train", "--output", tmp("no.h5"), "--left-out", 0,

@@ -184,10 +184,8 @@ class LibraryTest(ProgramTest):
                 ("check/outside", 2, 9.0, "check/outside, row 2"),
                 ("layer1/weight", (3, 7), 9.0, "check/spectra, row 0"),
                 ("layer1/weight", (3, 7), np.nan, "not finite"),
-                ("mapper/mean", 1, 3.1, "check/spectra"),
-                ("mapper/std", 1, -5, "std above"),
-                ("lam", 10, 5005.1, "not uniform"),
-                ("lam", 10, np.nan, "wavelengths above 0"),
+                ("mapper/mean", 1, 3.1, "check/spectra"), ("mapper/std", 1, -5, "std above"),
+                ("lam", 10, 5005.1, "not uniform"), ("lam", 10, np.nan, "wavelengths above 0"),
                 ("lam", -1, 500.0, "ends at 500 A"),
                 ("outside/points", (5, 1), np.inf, "outside/points"),
                 ("outside/hull01_equations", (0, 0), 0.5, "facet 0 of hull 0 has a normal"),
@@ -236,7 +234,6 @@ def files(folder, edit=None, setup="lab_t"):
 
 
 def stored(name, value):
-    """An edit that stores another value."""
     def edit(file):
         del file[name]
         file[name] = value

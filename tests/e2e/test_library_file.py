@@ -147,9 +147,8 @@ WRONG = {
         (GRID + "/knots0", None), (GRID + "/knots3", None),
         *((COEF, np.zeros(shape, "f4"), said) for shape, said in (
             ((3, 5, 6, 7, 9), "has the shape [3][5]"), ((4, 5, 6, 257, 9), "[257]"),
-            ((4, 5, 6, 7, 1025), "[1025]"),
-            ((4, 5, 6, 63), "4 dimensions, expected 5"), (7560, "1 dimensions, expected 5"),
-            ((4, 6, 6, 7, 9), "knots1"),
+            ((4, 5, 6, 7, 1025), "[1025]"), ((4, 5, 6, 63), "4 dimensions, expected 5"),
+            (7560, "1 dimensions, expected 5"), ((4, 6, 6, 7, 9), "knots1"),
             ((4, 5, 6, 7, 8), "takes 9 inputs, expected 8"), ((4, 5, 6, 7, 9), HASH))),
         (COEF, np.zeros((4, 5, 6, 7, 9)), "holds 8-byte numbers, expected 4"),
         (COEF, np.zeros((4, 5, 6, 7, 9), "i4"), "does not hold floating-point numbers"),
@@ -293,7 +292,6 @@ class LibraryFile(ProgramTest):
 
         def link(name, of):
             return lambda f: f.__setitem__(name, of)
-
         outside = h5py.ExternalLink(tmp("other.h5"), "/x")
         for removed, add, said in (
                 (bias, link(bias, outside), f"/{bias} is an external link"),

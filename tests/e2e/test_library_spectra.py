@@ -171,8 +171,7 @@ class LibrarySpectra(ProgramTest):
             ("astropy's m", linear, [("CRVAL1", FIRST / 1e10), ("CDELT1", 1), ("CRPIX1", 1), ("PC1_1", STEP / 1e10),
                                      ("CUNIT1", "m")], medium),
             ("option", linear, [], (*medium, "--wave", f"{FIRST},{STEP}")),
-            ("log option", 10**log10, [], (*medium, "--log-wave", f"{log10[0]!r},2.2e-5")),
-        ]
+            ("log option", 10**log10, [], (*medium, "--log-wave", f"{log10[0]!r},2.2e-5"))]
         for name, wave, cards, options in cases:
             with self.subTest(name):
                 path = write("wave.fits", wave=wave, cards=cards, n=40)
@@ -221,7 +220,6 @@ class LibrarySpectra(ProgramTest):
         def clean(flux, given):
             for i in range(n):
                 flux[i] = spectrum(given[i], wave)
-
         options = (*GIVEN, "--left-out", 0, "--range", "4815,5160", "--keep-outliers")
         built("packed.h5", write("packed.fits", edit=clean, n=n), *options)
         at = labels[:5]
@@ -232,8 +230,7 @@ class LibrarySpectra(ProgramTest):
                                 "teff=T,logg=G,feh=M"), 1e-2),  # gaps as the others fill them
             ((tmp("phoenix") + "/",), PHOENIX, 1e-5),
             ((tmp("tables"),), ("--columns", "LAM,F"), 1e-5),
-            ([tmp("tables/" + f) for f in named], ("--columns", "LAM,F"), 1e-5),
-        ):
+            ([tmp("tables/" + f) for f in named], ("--columns", "LAM,F"), 1e-5)):
             with self.subTest(inputs=inputs[0]):
                 done = run("library", "spectra", "--output", tmp("files.h5"), "--overwrite",
                            *options, *more, *inputs)
@@ -274,8 +271,7 @@ class LibrarySpectra(ProgramTest):
             ((image, "--table", tmp("stars.fits")), 2, ("of files with one spectrum",)),
             ((tmp("hole.fits"), tmp("tables"), "--columns", "LAM,F"), 3, (hole, "--range")),
             ((tmp("tables"), "--labels", "teff=TEFF,logg=LOGG,feh=M_H", "--columns", "LAM,F"), 3,
-             ("60 lack a label",)),
-        ):
+             ("60 lack a label",))):
             with self.subTest(options=options):
                 self.assertOneLine(starmill(*out, *options), *parts, status=status)
 
@@ -329,7 +325,6 @@ class LibrarySpectra(ProgramTest):
         def move(flux, labels):
             for i, v in enumerate(truth):
                 flux[i] = spectrum(labels[i], wave * (1 - v / 299792.458))
-
         path = write("moved.fits", edit=move)
         scatter = []
         for options in ((), ("--align",)):
@@ -426,7 +421,6 @@ class LibrarySpectra(ProgramTest):
             labels[:] = nodes
             for i, label in enumerate(nodes):
                 flux[i] = spectrum(label, FIRST + STEP * np.arange(N_PIX))
-
         path = write("grid.fits", edit=edit, n=len(nodes))
         alone = f"lie outside the hulls of the others .*: row {len(nodes)}\n"
         for options, left_out in (((), False), (("--hull", "dense"), True),
@@ -464,8 +458,7 @@ class LibrarySpectra(ProgramTest):
             ((*GIVEN, "--spectra-sn", "50", path), 2, ("--spectra-sn does not apply", "--model-error")),
             ((*GIVEN, "--wave", "9000,-1", path), 3, ("must ascend",)),
             (GIVEN, 2, ("give one file of spectra",)),
-            ((*GIVEN, tmp("nowhere.fits")), 3, ("nowhere.fits",)),
-        ):
+            ((*GIVEN, tmp("nowhere.fits")), 3, ("nowhere.fits",))):
             with self.subTest(options=options):
                 self.assertOneLine(starmill(*out, *options), *parts, status=status)
                 self.assertFalse(os.path.exists(tmp("silent.h5")))
@@ -505,7 +498,6 @@ class LibrarySpectra(ProgramTest):
 
         def edit(flux, labels):
             flux *= 1 + 0.2 * np.random.default_rng(SEED + 3).normal(size=(len(flux), 1)) * line
-
         plain, _ = self.plain()
         done = built("left-out.h5", plain, *GIVEN, "--model-error", "2", "--spectra-sn", "500")
         self.assertIn("model error of arm opt", done.stdout)

@@ -123,8 +123,7 @@ class Train(ProgramTest):
             "two.h5": ((), 2, 0.01),
             "pixels.h5": (("--last", "pixels", "--loss", "huber", "--unit", "spread",
                            "--rate", 0.01), 0, 0.05),
-            "linear.h5": (("--linear-flux", "--schedule", "plateau"), 0, 0.02),
-        }
+            "linear.h5": (("--linear-flux", "--schedule", "plateau"), 0, 0.02)}
         for (path, done), most in ((self.whole, self.said), 0.01), *(
                 (self.train(name, *args, ranks=ranks), most)
                 for name, (args, ranks, most) in cases.items()):
@@ -227,7 +226,6 @@ class Train(ProgramTest):
         def to_do(f):
             f["models/status"][3] = 0
             f.attrs["complete"] = np.int32(0)
-
         cases = [
             (make_grid("constant.h5", edit=stored("models/label", np.s_[:, 1], 4.5)), (), 3,
              "label logg is 4.5 in all"),
@@ -246,8 +244,7 @@ class Train(ProgramTest):
             (GRID, ("--unit", "spread", "--sn", 50), 2, "--sn does not apply with --unit spread"),
             (GRID, ("--memory", 1), 2, "--memory does not apply without --last pixels"),
             (GRID, ("--smoothing=1",), 2, "--smoothing does not apply to --emulator network"),
-            (tmp("absent.h5"), (), 3, "absent.h5"),
-        ]
+            (tmp("absent.h5"), (), 3, "absent.h5")]
         for i, (grid, args, status, words) in enumerate(cases):
             path, _ = self.train(f"refused{i}.h5", *args, status=status, grid=grid, says=[words])
             self.assertFalse(os.path.exists(path))

@@ -97,7 +97,6 @@ class Show(Look):
             fits["RVS_WARN"][4] = 8 + 256
             fits["TARGETID"][9] = fits["TARGETID"][4]
             catalog["OBJECT"][4] = b"\x1b[31mred\x07"
-
         out = self.job("show", copied("flags.h5", edit=edit, damaged=[9]), FITS["TARGETID"][4])
         self.assertEqual(out.count(", row "), 2)
         self.assertRegex(out, r"LABEL_EDGE: a label at the edge.*\n +HULL: labels at or outside")
@@ -119,7 +118,6 @@ class Show(Look):
     def test_names_that_are_no_utf_8(self):
         def edit(_, catalog):
             catalog["IDENTIFIER"][7], catalog["OBJECT"][7] = b"G\xe4a", b"$x_{"
-
         path, name = copied("n\udcfe.h5", edit=edit), "G\udce4a"
         out = self.job("show", path, name)
         self.assertIn("n\\xfe.h5, row 7 of", out)
@@ -532,7 +530,6 @@ class Report(Look):
             fits["ALPHAFE"][0] = fits["ALPHAFE_ERR"][0] = fits["FEH_ERR"][0] = np.nan
             fits["FEH"][0], fits["RVS_WARN"][0], fits["STATUS"][0] = -1.5, 0, FITTED
             fits["RCHISQ_TOT"][0], fits["CHISQ_DATA"][0] = 2.5, 1.23 * fits["NPIX_TOT"][0]
-
         path = copied("one.h5", 1, edit)
         with without_pictures():
             self.job("report", path, "--no-spectra")

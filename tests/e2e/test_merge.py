@@ -55,8 +55,7 @@ class Merge(ProgramTest):
 
     def test_as_one_run(self):
         whole = self.part("whole.h5", FILES, status=3)
-        parts = [self.one, self.part("b.h5", FILES[1:4], status=3),
-                 self.part("c.h5", FILES[4:])]
+        parts = [self.one, self.part("b.h5", FILES[1:4], status=3), self.part("c.h5", FILES[4:])]
         self.assertIn("rows         16\n", self.merge("all.h5", *parts).stdout)
         with h5py.File(whole, "r") as one, h5py.File(tmp("all.h5"), "r") as all_parts:
             self.assertEqual((read(whole)["STATUS"] == FITTED).sum(), 16)
@@ -186,8 +185,7 @@ class Merge(ProgramTest):
         self.assertRefused(one, one, says=[FILES[0], "is the same input", "--latest"])
         self.assertRefused(one, tmp("absent.h5"), says=[tmp("absent.h5"), "No such file"], status=4)
         self.assertRefused(one, FILES[0], says=[FILES[0]], status=4)
-        self.assertRefused(one, LIBRARY, says=[LIBRARY, "not a result of starmill"],
-                           status=4)
+        self.assertRefused(one, LIBRARY, says=[LIBRARY, "not a result of starmill"], status=4)
         self.assertRefused(says=["one or more results"])
         self.assertRefused(one, says=["--wrong"], options=["--wrong"])
         other = self.part("other.h5", FILES[1:2], "--npoly", 8)
@@ -556,7 +554,6 @@ class Compare(ProgramTest):
 
         def edit(fits, catalog):
             fits["TARGETID"], catalog["EXPID"] = at // 2, at % 2
-
         edited(path, edit)
         done = run("compare", path, path)
         self.assertIn(f"matched by TARGETID+EXPID: {self.n} stars;", done.stdout)
@@ -566,7 +563,6 @@ class Compare(ProgramTest):
         """Without TARGETID and OBJECT rows are matched by IDENTIFIER."""
         def edit(fits, catalog):
             fits["TARGETID"][:], catalog["OBJECT"][:] = -1, b""
-
         edited(self.path, edit)
         other = shutil.copy(self.path, tmp("frame.h5"))
         for frame, n in (b"heliocentric", 0), (b"topocentric", self.n):

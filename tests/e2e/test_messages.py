@@ -146,8 +146,7 @@ class Messages(ProgramTest):
             ("cut.fits", whole[:-3000], True), ("header.fits", whole[:header + 100], True),
             ("empty.fits", b"", True),
             ("keyword.fits", whole.replace(b"TTYPE1", b"ttype1", 1), False),
-            ("column.fits", whole.replace(b"'FLUX ", b"'FLOX ", 1), False),
-        ):
+            ("column.fits", whole.replace(b"'FLUX ", b"'FLOX ", 1), False)):
             with self.subTest(name=name):
                 put(name, data)
                 done = self.fit(tmp(name), status=3)

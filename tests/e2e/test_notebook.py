@@ -147,7 +147,6 @@ class Notebook(unittest.TestCase):
         def spectrum(axis, flux=table["flux"], uncertainty=error):
             return types.SimpleNamespace(spectral_axis=axis, flux=flux, uncertainty=uncertainty,
                                          mask=np.array([False, True]))
-
         nm, hz = table["wavelength"], table["wavelength"].to("THz", u.spectral())
         rows = Table([c[None] for c in table.values()], names=list(table))
         for made in (Spectrum.from_table(table), Spectrum.from_table(rows),

@@ -530,7 +530,6 @@ class RealLibrary(ProgramTest):
         self.assertLess(abs(wave[np.argmax(size)] - LINE), 1)
         self.assertAlmostEqual(size.max(), 0.087, delta=0.022)
         self.assertLess(np.median(size), 0.02)
-
         with open(tmp("published.csv"), "w") as f:
             f.write("TARGETID,TEFF,LOGG,FEH,VRAD\n")
             f.writelines(f"{i + 1},{a:.1f},{b:.3f},{c:.3f},{v:.3f}\n" for i, (a, b, c, v) in

@@ -424,7 +424,6 @@ class RealStars(EndToEnd):
         def chisq(v):
             model = basis * spline(loglam - v / C_KM_S / np.log(10))[:, None] * weight[:, None]
             return np.linalg.lstsq(model, flux * weight, rcond=None)[1][0]
-
         grid = np.arange(-60, 61, 4.0)
         values = np.array([chisq(v) for v in grid])
         i = int(np.clip(np.argmin(values), 2, len(grid) - 3))

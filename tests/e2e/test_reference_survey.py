@@ -233,7 +233,6 @@ def setUpModule():
 
 
 def export(result, models, folder):
-    """Both products of each input."""
     run("export", "--output", tmp(folder), tmp(result))
     run("export", "--to", "rvmod", "--models", tmp(models), "--output", tmp(folder), tmp(result))
 

@@ -26,7 +26,6 @@ def setUpModule():
 
 
 def digests(out):
-    """{name: SHA-256} of all files of a folder."""
     return {name: hashlib.sha256(content(os.path.join(tmp(out), name))).hexdigest()
             for name in sorted(os.listdir(tmp(out)))}
 
@@ -156,7 +155,6 @@ class Files(Simulate):
     def check_defect(self, kind, t, hdus, i):
         def arm(what):
             return {a: hdus[f"{a}_{what}"].data[i] for a in "BRZ"}
-
         flux, ivar, mask = arm("FLUX"), arm("IVAR"), arm("MASK")
         fibermap = hdus["FIBERMAP"].data[i]
         self.assertEqual(fibermap["OBJTYPE"], "SKY" if kind == "sky" else "TGT")
@@ -311,15 +309,12 @@ class Refusals(Simulate):
         for option, values in {
             "stars": ("0", "-1", "1e3", "x", "", "99999999999999999999"),
             "per-file": ("0", "100001", "ten"),
-            "seed": ("-1", "x", "18446744073709551616", " 1", "0x10"),
-            "model-error": ("no", ""),
+            "seed": ("-1", "x", "18446744073709551616", " 1", "0x10"), "model-error": ("no", ""),
             "sn": ("5", "5,", ",5", "10,5", "0,5", "0.09,5", "5,nan", "5,inf", "5,6,7", "5;6"),
             "vsini": ("0,5", "5,501", "-1,5", "a,b"),
             "vel-sigma": ("-1", "901", "nan", "inf", "1 2"),
-            "distortion": ("-0.1", "0.11", "nan", "1e-3x"),
-            "pathological": ("-1", "1001", "1.5"),
-            "threads": ("-1", "4097", "two"),
-        }.items():
+            "distortion": ("-0.1", "0.11", "nan", "1e-3x"), "pathological": ("-1", "1001", "1.5"),
+            "threads": ("-1", "4097", "two")}.items():
             for value in values:
                 self.make("never", f"--{option}={value}", status=2,
                           says=["starmill simulate: ", f"--{option}"])
@@ -327,8 +322,7 @@ class Refusals(Simulate):
             (["--library", tmp("none.h5")], tmp("none.h5")),
             (["--stars", 2000000, "--per-file", 1], "--per-file"),
             (["--frobnicate"], "--frobnicate"), (["-x"], "-x"), (["--output"], "needs a value"),
-            (["input.fits"], "give no files, not 1 argument"), (["--output", ""], "--output"),
-        ):
+            (["input.fits"], "give no files, not 1 argument"), (["--output", ""], "--output")):
             self.make("never", *args, status=2, says=[part])
         self.assertOneLine(starmill("simulate"), "--output", status=2)
         self.assertFalse(os.path.exists(tmp("never")))

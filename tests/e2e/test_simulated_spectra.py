@@ -139,7 +139,6 @@ SMALL = coarse_library("small.h5")
 
 
 def survey(library=None, **settings):
-    """In memory."""
     made = pair_survey.survey_of(TMP, **{"seed": 4711, "library": SMALL, **settings})
     if library:
         library(made.library)

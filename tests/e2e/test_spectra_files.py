@@ -25,8 +25,7 @@ class SpectraFiles(unittest.TestCase):
             ("*_{feh}_{teff}_{logg}", "a_1_b_-1_5000_3", [5000, 3, -1]),
             ("t{teff}g{logg}z{feh}.fits", "t5000g4.5z.fits", None),
             ("t{teff}g{logg}z{feh}.fits", "t5000g4.5z1.fits.gz", None),
-            ("t{teff}{logg}{feh}", "t5000", None),
-        ):
+            ("t{teff}{logg}{feh}", "t5000", None)):
             self.assertEqual(labels_of_name(pattern, NAMES, name), values, pattern)
         for pattern, word in (("{teff}{logg}", "has no {feh}"), ("{teff}{teff}", "appears twice"),
                               ("{teff}{age}", "'{age}' is not"), ("{teff/0}", "'{teff/0}' is not"),
@@ -134,8 +133,7 @@ class ArmSetup(unittest.TestCase):
             ("arms: [{name: b, min: 5000, max: 6000, ln_step: 1}]", "makes 0 pixels"),
             ("arms: [{name: b, min: 5000, max: 6000, ln_step: nan}]", "a number above 0"),
             ("arms: [{name: b, min: 5000, ln_step: 1e-4}]", "needs name, min, max"),
-            ("arms: [{name: B-x, min: 5000}]", "'B-x': expected small letters"),
-        ):
+            ("arms: [{name: B-x, min: 5000}]", "'B-x': expected small letters")):
             with self.subTest(text), self.assertRaisesRegex(Failure, words):
                 read_setup(put("refused.yaml", text))
 

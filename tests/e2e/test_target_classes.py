@@ -55,7 +55,6 @@ class Selection(ProgramTest):
         return tmp(name)
 
     def kept(self, *args, path=None, status=0):
-        """Which rows are in the result."""
         self.done = self.fit("selected.h5", "--overwrite", "--quiet", *args, path or self.coadd, lib=self.lib, status=status)
         return [self.ids.index(i) for i in read(self.path)["TARGETID"]]
 
@@ -163,7 +162,6 @@ class Selection(ProgramTest):
         self.assertTrue(np.isnan(catalog["PARALLAX"]).all())
 
     def tiles_and_nights(self, *args, path):
-        """TILEID and NIGHT of each row."""
         self.kept(*args, path=path)
         catalog = read(self.path, "catalog")
         return [(int(tile), int(night)) for tile, night in zip(catalog["TILEID"], catalog["NIGHT"])]

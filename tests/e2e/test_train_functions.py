@@ -72,13 +72,11 @@ def train(out, grid, way, *options, **how):
 
 @functools.cache
 def full_grid():
-    """A grid file of all nodes."""
     return write_grid("full.h5", all_nodes())
 
 
 @functools.cache
 def scattered_grid():
-    """A grid file of 200 models anywhere."""
     return write_grid("scatter.h5", scattered(200))
 
 
@@ -335,7 +333,6 @@ class TrainFunctions(ProgramTest):
 
         def instead(name, make):
             return lambda f: (f.pop(name), make(f, name))
-
         few = label[(label[:, 2] > -1) & (label[:, 1] != 2.5)]
         for path, way, words in (
             (write_grid("dark.h5", label, edit=dark), "splines", ("arm1", "pixel 17 of model 5")),
@@ -352,14 +349,12 @@ class TrainFunctions(ProgramTest):
             (write_grid("flux.h5", label, edit=lambda f: f.pop("arms/arm1/flux")), "radial",
              ("flux.h5: ", "flux")),
             (write_grid("n_pix.h5", label, edit=lambda f: f["arms/arm0"].attrs.create(
-                "n_pix", np.inf)), "radial", ("n_pix.h5: ", "infinity")),
-        ):
+                "n_pix", np.inf)), "radial", ("n_pix.h5: ", "infinity"))):
             self.assertOneLine(train("no.h5", path, way), *words, status=3)
         path = full_grid()
 
         def to_do(f):
             f["models/status"][3:5] = 0
-
         self.assertOneLine(train("no.h5", write_grid("half.h5", label, edit=to_do, complete=0),
                                  "radial"), "2 of its 125 models are still to do", "--unfinished",
                            status=3)
@@ -370,8 +365,7 @@ class TrainFunctions(ProgramTest):
         self.assertNotIn("made in", done.stdout)  # refused before the work
         for way, options, words in (
             ("splines", ("--smoothing", 1), "--smoothing does not apply to --emulator splines"),
-            ("radial", ("--gaps", "fill"), "--gaps does not apply to --emulator radial"),
-        ):
+            ("radial", ("--gaps", "fill"), "--gaps does not apply to --emulator radial")):
             self.assertOneLine(train("no.h5", path, way, *options), words, status=2)
         self.assertOneLine(train("no.h5", path, "linear", "--left-out", 0, "--model-error", 2),
                            "--model-error", "--validation", status=2)

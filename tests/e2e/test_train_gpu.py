@@ -23,7 +23,6 @@ class TrainOnGpus(ProgramTest):
         cls.grid = make_grid("gpu-grid.h5", n=60)
 
     def losses(self, name, *options, ranks=0, n_gpu=1):
-        """Columns loss and loss_left_out of the table of losses."""
         path = tmp(name)
         run("library", "train", self.grid, "--output", path, *FEW, *options, ranks=ranks,
             env={"MILL_EMULATED_GPUS": str(n_gpu)})

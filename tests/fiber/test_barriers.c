@@ -164,7 +164,6 @@ MILL_TEST(every_lost_barrier_shows)
   mill_fiber_configure(N_FIBER, 4241);
   work_run(&mill_backend_cpu_fiber, &in, MILL_FLOAT32, &again);
   assert_memory_equal(&expected, &again, sizeof expected);
-
   assert_true(n_site > 30 && n_site < MAX_SITE);
   qsort(site_list, (size_t)n_site, sizeof *site_list, by_place);
   int n_detected = 0, n_wrong = 0;

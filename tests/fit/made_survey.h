@@ -10,18 +10,16 @@ enum { N_PAR = 2 + N_LABEL };
 static mill_library lib;
 static mill_fit_settings set;
 
-static int set_up(void **state)
+static MILL_FIXTURE(set_up)
 {
-  (void)state;
   memset(&lib, 0, sizeof lib);
   assert_ok(test_library_make(N_LABEL, N_ARM, 5, &lib));
   made_settings(&lib, &set);
   return 0;
 }
 
-static int tear_down(void **state)
+static MILL_FIXTURE(tear_down)
 {
-  (void)state;
   mill_library_clear(&lib);
   return 0;
 }

@@ -40,7 +40,6 @@ static inline void close_pipeline(void)
   fx.pipeline = NULL;
 }
 
-/** Free what the last star used. */
 static inline void clear(void)
 {
   close_pipeline();

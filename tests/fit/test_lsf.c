@@ -126,7 +126,6 @@ MILL_TEST(sigma_equals_the_matrix_of_the_same_gaussian)
   template_sigma(0.5);
 }
 
-/** Leave 3 pixels of every 40 out. */
 static void leave_out(made_segment *s)
 {
   const int n_all = s->n_pix;
@@ -185,7 +184,6 @@ MILL_TEST(templates_become_what_a_dense_convolution_makes)
   check_noise_free(1.2, about_one, 1, 1e-7);
 }
 
-/** Fit stars 0 ... n - 1 and the same stars changed. */
 static void fit_both(int n, void (*change)(made_segment *))
 {
   static made_star changed[MAX_STAR];

@@ -126,7 +126,6 @@ static void sky_row(const made_segment *s, int j, double *row)
   }
 }
 
-/** What the sky adds to the covariance. */
 static void add_sky_rows(const made_segment *s, dense *d)
 {
   double row[MADE_MAX_PIX];

@@ -41,7 +41,6 @@ static struct {
       fail_msg("no '%s' in: %s", word, fx.error.message);                                          \
   } while (0)
 
-/** Open the library with the keys of `config` and further keys. */
 static inline starmill_library *open_with(const char *keys)
 {
   char text[sizeof config + 60];
@@ -97,7 +96,6 @@ static inline void values_of(starmill_library *library, const starmill_star *sta
   check(minus2loglike, library, star, n, theta, m2ll, penalty, NULL, NULL);
 }
 
-/** -2 ln L at one point. */
 static inline double m2ll_of(starmill_library *library, const starmill_star *star,
                              const double *theta)
 {
@@ -106,7 +104,6 @@ static inline double m2ll_of(starmill_library *library, const starmill_star *sta
   return m2ll;
 }
 
-/** The table of a fit of the first n stars. */
 static inline starmill_table *fit_of(starmill_library *library, starmill_star *const *star, int n)
 {
   starmill_table *table = NULL;
@@ -126,9 +123,8 @@ static inline double number_of(starmill_table *table, const char *name)
   return *(const double *)column_of(table, name);
 }
 
-static inline int set_up(void **state)
+static inline MILL_FIXTURE(set_up)
 {
-  (void)state;
   uint64_t random = 4711;
   memset(&fx, 0, sizeof fx);
   assert_ok(test_library_make(4, 3, 5, &fx.lib));
@@ -149,9 +145,8 @@ static inline int set_up(void **state)
   return 0;
 }
 
-static inline int tear_down(void **state)
+static inline MILL_FIXTURE(tear_down)
 {
-  (void)state;
   starmill_library_close(fx.library); /* before its stars, which is allowed */
   for (int i = 0; i < N_STAR; i++)
     starmill_star_free(fx.star[i]);

@@ -141,7 +141,6 @@ static inline void survey_result(const survey *s, int64_t row, mill_fit_result *
   }
 }
 
-/* The packed row that the file must hold. */
 static inline void survey_packed(const survey *s, int64_t row, char *packed)
 {
   mill_fit_result result;
@@ -220,7 +219,6 @@ static inline void put_row(const survey *s, mill_result_file *file, int64_t row)
     fail_msg("row %lld: %s", (long long)row, mill_error_message());
 }
 
-/* Has the row to be fitted? */
 static inline int is_wanted(const mill_result_file *file, int64_t row)
 {
   static uint8_t bits[1 << 20]; /* more than any test has */
@@ -330,9 +328,8 @@ static inline int n_left_over(const char *name)
   return n;
 }
 
-static inline int make_test_dir(void **state)
+static inline MILL_FIXTURE(make_test_dir)
 {
-  (void)state;
   make_folder_for_all();
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   signal(SIGXFSZ, SIG_IGN);

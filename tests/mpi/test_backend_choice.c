@@ -363,9 +363,8 @@ MILL_TEST(crossover_and_why_there_is_none)
   setenv("STARMILL_CROSSOVER", kept, 1);
 }
 
-static int set_up(void **state)
+static MILL_FIXTURE(set_up)
 {
-  (void)state;
   mill_crossover line = {.from = FROM, .n_thread = N_THREAD, .date = "2026-11-21T18:00:00Z"};
   mill_gpu_backend_name(&h200, line.gpu, sizeof line.gpu);
   mill_cpu_model(line.cpu, sizeof line.cpu);
@@ -378,9 +377,8 @@ static int set_up(void **state)
   return err;
 }
 
-static int clean_up(void **state)
+static MILL_FIXTURE(clean_up)
 {
-  (void)state;
   MPI_Barrier(mpi.comm);
   return mpi.rank == 0 ? unlink(kept) : 0;
 }

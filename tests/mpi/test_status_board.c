@@ -215,9 +215,8 @@ MILL_TEST(only_a_status_file_is_replaced)
   unlink(other);
 }
 
-static int set_up(void **state)
+static MILL_FIXTURE(set_up)
 {
-  (void)state;
   make_folder_for_all();
   snprintf(path, sizeof path, "%s/status.json", folder);
   file[0].path = "first.fits";
@@ -225,9 +224,8 @@ static int set_up(void **state)
   return 0;
 }
 
-static int clean_up(void **state)
+static MILL_FIXTURE(clean_up)
 {
-  (void)state;
   return mpi.rank != 0 || (unlink(path) == 0 && rmdir(folder) == 0) ? 0 : 1;
 }
 

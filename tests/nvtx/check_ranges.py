@@ -73,8 +73,7 @@ class Ranges(ProgramTest):
         table = read(tmp("ranges.h5"))
         # An evaluation has a range for each of three arms.  A Jacobian may have the leading arm's
         # range only, but a star's last Jacobian has three.  A star's logic has two ranges `errors`.
-        less = (3 * int(table["NEVAL"].sum()) + 2 * N_STAR
-                - count["likelihood"] - count["errors"])
+        less = (3 * int(table["NEVAL"].sum()) + 2 * N_STAR - count["likelihood"] - count["errors"])
         self.assertEqual(less % 2, 0)
         self.assertLessEqual(less, 2 * int(table["NJAC"].sum()) - 2 * N_STAR)
         self.assertGreaterEqual(less, 0)

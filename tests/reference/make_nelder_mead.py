@@ -96,8 +96,7 @@ CASES = [
     ("plateau_3_tied", plateau, skewed(3, 38), dict()),
     ("broken_2", broken, axes([-1.2, 1.0], [-0.2, 0.5]), dict()),
     ("ridge_3", ridge, skewed(3, 7), dict(xatol=1e-6, fatol=1e-6)),
-    ("mckinnon_2", mckinnon, MCKINNON, dict(xatol=1e-8, fatol=1e-8)),
-]
+    ("mckinnon_2", mckinnon, MCKINNON, dict(xatol=1e-8, fatol=1e-8))]
 
 
 def hexadecimal(value):
@@ -130,8 +129,7 @@ def main():
         "  const double *points;   /* [n_eval][n] */",
         "  const double *values;   /* [n_eval] */",
         "} reference_nm;",
-        "",
-    ]
+        ""]
     table = []
     for name, function, simplex, given in CASES:
         n = simplex.shape[1]

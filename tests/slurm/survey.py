@@ -21,7 +21,6 @@ def make_survey(library, folder, n_file):
 
 
 def write_script(name, text):
-    """An executable file in the temporary folder."""
     path = put(name, text)
     os.chmod(path, 0o755)
     return path

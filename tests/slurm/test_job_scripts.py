@@ -26,8 +26,7 @@ exit "$status"
     # as Slurm does: all of the job
     "scontrol": 'printf "%s\\n" "$*" >>"$RECORD/scontrol"; kill -KILL 0',
     "starmill": '[ "$1" = status ] && exit "$FAKE_RESULT"; [ "$1" = merge ] && exit 42; exit 99',
-    "nsys": "exit 99",
-}
+    "nsys": "exit 99"}
 
 for fake_name, fake_text in FAKES.items():
     os.makedirs(tmp("bin"), exist_ok=True)

@@ -57,8 +57,6 @@ sys.exit(status)
 '''
 
 class Slurm:
-    """The private Slurm."""
-
     def __init__(self):
         self.dir = None
         self.tool = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mini-slurm")
@@ -104,7 +102,6 @@ class Slurm:
         return done.stdout
 
     def submit(self, *args, **how):
-        """Id of the job that a command submits."""
         return re.search(r"Submitted batch job (\d+)", self.call(*args, **how)).group(1)
 
     def states(self, job):
@@ -149,7 +146,6 @@ def launcher():
 
 
 def site(name, program, *more):
-    """Write a site file."""
     return put(name, "\n".join((
         "SITE_PROGRAM=" + shlex.quote(program),
         "SITE_LAUNCHER=(%s)" % launcher(),
@@ -158,8 +154,7 @@ def site(name, program, *more):
         "SITE_CPU_NODE_RANKS=2",
         "SITE_POLL_S=1",
         # more ranks than cores: their threads would only be in each other's way
-        "site_setup() { export OMP_NUM_THREADS=1; }",
-    ) + more) + "\n")
+        "site_setup() { export OMP_NUM_THREADS=1; }") + more) + "\n")
 
 
 class Beside(threading.Thread):
@@ -406,7 +401,6 @@ class Submitted(Jobs):
         self.assertEqual(SYSTEM.finish(job), ["CANCELLED"])
         time.sleep(1)
         self.assertEqual(SYSTEM.states(job), ["CANCELLED"])
-
         self.assertState(submit("site", "gpu", "--time", 5, fit=fit), "COMPLETED", log)
         self.assertSame(out)
         # three jobs, one log

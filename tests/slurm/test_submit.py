@@ -155,7 +155,6 @@ class Submit(unittest.TestCase):
             self.assertIn(shlex.quote(os.path.join(folder, name)), text)
         self.assertIn("--log \\\n  '{part}.log'", text)
         self.assertNotIn("list.txt", text.rpartition("set --")[2])
-
         self.assertEqual(self.array("--parts", 3), 2 * "Submitted batch job 77\n")
         script, merge = (os.path.join(self.folder, "out.h5" + end)
                          for end in (".sbatch", ".merge.sbatch"))

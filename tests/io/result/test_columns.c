@@ -22,9 +22,8 @@ static void name_label(const char *name, const char *column)
 }
 
 /* labels and arms of the table in the documentation */
-static int make_library(void **state)
+static MILL_FIXTURE(make_library)
 {
-  (void)state;
   memset(&lib, 0, sizeof lib);
   memset(row, 0, sizeof row);
   test_library_name(4, 3, &lib);

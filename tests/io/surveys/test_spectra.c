@@ -94,9 +94,8 @@ static int make_toy_file(void **state)
 }
 
 /* Make a library of three arms that overlap, and one channel that covers all arms. */
-static int begin(void **state)
+static MILL_FIXTURE(begin)
 {
-  (void)state;
   memset(&lib, 0, sizeof lib);
   memset(&toy, 0, sizeof toy);
   lib.n_arm = N_ARM;
@@ -121,9 +120,8 @@ static int begin(void **state)
   return 0;
 }
 
-static int end(void **state)
+static MILL_FIXTURE(end)
 {
-  (void)state;
   mill_config_clear(&config);
   return 0;
 }

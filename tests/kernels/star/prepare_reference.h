@@ -66,7 +66,6 @@ static void ref_prepare(const ref_raw *raw, ref_prepared *out)
   out->sn = ref_median(m, list);
   if (!isfinite(out->sn))
     out->sn = -1e9;
-
   for (int i = 0; i < n; i++)
     list[i] = (double)raw->flux[i];
   double scale = ref_median(n, list);
@@ -84,7 +83,6 @@ static void ref_prepare(const ref_raw *raw, ref_prepared *out)
   }
   if (n_clear == 0 || !isfinite(scale) || scale == 0)
     return;
-
   m = 0;
   for (int i = 0; i < n; i++) {
     out->good[i] =

@@ -59,7 +59,6 @@ static void transform_templates(int n_bin)
       }
 }
 
-/** Templates and bins of random numbers. */
 static void make_bins(int n_bin, int half, uint64_t *random)
 {
   memset(&g, 0, sizeof g);
@@ -260,7 +259,6 @@ MILL_TEST(starts_are_the_best_that_are_apart)
     assert_int_equal(mill_block_guess_take(&g.b.block, m, &g.slot, take[i].apart), take[i].templ);
     assert_int_equal(g.velocity[take[i].templ], take[i].bin);
   }
-
   g.slot.n_segment = 0; /* nothing to match: chi^2 is 0 everywhere */
   mill_block_guess(&g.b.block, m, &g.slot, &g.b.work);
   assert_int_equal(g.slot.starts.n, MILL_MAX_GUESS_START);

@@ -35,7 +35,6 @@ static double answer(double bend)
   return f + mill_penalty(&model, &slot, slot.theta);
 }
 
-/** Run to the end; returns the outcome. */
 static int polish(const double *start, double bend)
 {
   end_bend = bend;
@@ -386,26 +385,24 @@ MILL_TEST(warnings_begin_at_their_limits)
   const struct {
     int bit, lower_warns;
     double *value, limit, *other, other_value;
-  } c[] = {
-      {MILL_WARN_CHISQ, 1, &r->chisq_c_tot, 1050, NULL, 0},
-      {MILL_WARN_VEL_LIMIT, 1, &r->vrad_km_s, -995, NULL, 0},
-      {MILL_WARN_VEL_LIMIT, 0, &r->vrad_km_s, 995, NULL, 0},
-      {MILL_WARN_VEL_ERR, 0, &r->vrad_err_km_s, 100, NULL, 0},
-      {MILL_WARN_LABEL_EDGE, 1, &slot.best.end[MILL_PAR_LABEL0], -1, NULL, 0},
-      {MILL_WARN_LABEL_EDGE, 0, &slot.best.end[MILL_PAR_LABEL0], 2, NULL, 0},
-      {MILL_WARN_VSINI, 0, &r->vsini_km_s, 100, NULL, 0},
-      {MILL_WARN_NEGATIVE, 0, answers + MILL_ANSWER_NEGATIVE, 100, NULL, 0},
-      {MILL_WARN_OUTLIER, 0, largest, 250, NULL, 0}, /* a quarter of chi-square */
-      {MILL_WARN_OUTLIER, 0, largest, 100, &r->chisq_tot, 200},
-      {MILL_WARN_POOR_FIT, 0, &r->chisq_tot, 10000, NULL, 0},
-      {MILL_WARN_NO_STAR, 1, &r->chisq_c_data, 1050, &r->chisq_data, 1000},
-      {MILL_WARN_NO_STAR, 1, &r->chisq_c_data, 3150, &r->chisq_noise, 3000},
-      {MILL_WARN_NO_STAR, 1, &r->chisq_c_data, 3000 + misfit / 4, NULL, 0},
-      {MILL_WARN_NO_STAR, 1, &r->chisq_c_data, 3000 + misfit, &r->vsini_km_s, 500}, /* broad */
-      {MILL_WARN_EMISSION, 0, light, 200, light + 1, 400},
-      {MILL_WARN_EMISSION, 0, light, 25, light + 1, 25},
-      {MILL_WARN_ARMS, 1, &r->vrad_arms_pval, 1e-6, NULL, 0},
-  };
+  } c[] = {{MILL_WARN_CHISQ, 1, &r->chisq_c_tot, 1050, NULL, 0},
+           {MILL_WARN_VEL_LIMIT, 1, &r->vrad_km_s, -995, NULL, 0},
+           {MILL_WARN_VEL_LIMIT, 0, &r->vrad_km_s, 995, NULL, 0},
+           {MILL_WARN_VEL_ERR, 0, &r->vrad_err_km_s, 100, NULL, 0},
+           {MILL_WARN_LABEL_EDGE, 1, &slot.best.end[MILL_PAR_LABEL0], -1, NULL, 0},
+           {MILL_WARN_LABEL_EDGE, 0, &slot.best.end[MILL_PAR_LABEL0], 2, NULL, 0},
+           {MILL_WARN_VSINI, 0, &r->vsini_km_s, 100, NULL, 0},
+           {MILL_WARN_NEGATIVE, 0, answers + MILL_ANSWER_NEGATIVE, 100, NULL, 0},
+           {MILL_WARN_OUTLIER, 0, largest, 250, NULL, 0}, /* a quarter of chi-square */
+           {MILL_WARN_OUTLIER, 0, largest, 100, &r->chisq_tot, 200},
+           {MILL_WARN_POOR_FIT, 0, &r->chisq_tot, 10000, NULL, 0},
+           {MILL_WARN_NO_STAR, 1, &r->chisq_c_data, 1050, &r->chisq_data, 1000},
+           {MILL_WARN_NO_STAR, 1, &r->chisq_c_data, 3150, &r->chisq_noise, 3000},
+           {MILL_WARN_NO_STAR, 1, &r->chisq_c_data, 3000 + misfit / 4, NULL, 0},
+           {MILL_WARN_NO_STAR, 1, &r->chisq_c_data, 3000 + misfit, &r->vsini_km_s, 500}, /* broad */
+           {MILL_WARN_EMISSION, 0, light, 200, light + 1, 400},
+           {MILL_WARN_EMISSION, 0, light, 25, light + 1, 25},
+           {MILL_WARN_ARMS, 1, &r->vrad_arms_pval, 1e-6, NULL, 0}};
   for (size_t i = 0; i < sizeof c / sizeof c[0]; i++)
     for (int above = 0; above < 2; above++) {
       make();

@@ -125,9 +125,8 @@ static void begin_with(uint64_t random)
                        .scratch = b.scratch};
 }
 
-static int begin(void **state)
+static MILL_FIXTURE(begin)
 {
-  (void)state;
   begin_with(SEED);
   return 0;
 }

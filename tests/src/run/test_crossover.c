@@ -68,7 +68,6 @@ MILL_TEST(file)
   struct stat status;
   int found = 1;
   assert_int_equal(found_at(path, "G", "C", 4), -1);
-
   line = line_of(256, 16, h200, xeon);
   line.revision[0] = '\0'; /* of a program built without git */
   assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
@@ -80,7 +79,6 @@ MILL_TEST(file)
   assert_int_equal(found_at(path, h200, xeon, 8), -1);
   assert_int_equal(found_at(path, h200, epyc, 16), -1);
   assert_int_equal(found_at(path, t4, xeon, 2), -1);
-
   /* a newer crossover replaces the older one of the same machine, and no other */
   line = line_of(1024, 16, h200, xeon);
   assert_int_equal(mill_crossover_keep(path, &line), MILL_OK);
@@ -92,12 +90,10 @@ MILL_TEST(file)
   umask(mask);
   assert_int_equal(stat(path, &status), 0);
   assert_int_equal(status.st_mode & 0777, 0640);
-
   save_file(path, "# a comment\n256 stars\n", 22);
   assert_fails(mill_crossover_find(path, MILL_CROSSOVER_FIT, "G", "C", 1, &line, &found),
                MILL_ERR_CONFIG, path);
   assert_says("line 2");
-
   assert_fails(mill_crossover_keep("/proc/none/crossover", &line), MILL_ERR_OUTPUT, "/proc/none");
 }
 

@@ -23,9 +23,8 @@ static int begin(void **state)
   return 0;
 }
 
-static int catch_stderr(void **state)
+static MILL_FIXTURE(catch_stderr)
 {
-  (void)state;
   unlink(log_path);
   saved_stderr = dup(STDERR_FILENO);
   const int file = open(err_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -34,9 +33,8 @@ static int catch_stderr(void **state)
   return close(file);
 }
 
-static int release_stderr(void **state)
+static MILL_FIXTURE(release_stderr)
 {
-  (void)state;
   mill_log_close();
   dup2(saved_stderr, STDERR_FILENO);
   return close(saved_stderr);
@@ -165,7 +163,6 @@ MILL_TEST(log_that_cannot_be_opened)
   assert_non_null(strstr(text, "the old log stays\n"));
 }
 
-/* How often a part is in the log. */
 static int n_line_with(const char *part)
 {
   int n = 0;
