@@ -5,9 +5,8 @@
  *  The model is P a (T1(v1) + r T2(v2)), with continuum P a, the stars' templates T1 and T2 at
  *  their velocities, and their flux ratio r, free in each arm.
  *
- *  The stars take turns: a turn polishes one star's parameters.  A Schur complement eliminates
- *  the parameters of the other star (the companion), so that F, gradient and curvature are those of
- *  the joint fit.  A few turns reach the joint minimum and the joint covariance. */
+ *  The stars take turns (pair_turn.h) until F stays.  Then exchanges test which of an epoch's
+ *  velocities belongs to which star (pair_exchange.h). */
 #pragma once
 
 #include "kernels/star/logic/pair_exchange.h"
