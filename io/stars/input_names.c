@@ -231,19 +231,19 @@ static int read_inputs(const char *path, mill_known_inputs *known, mill_path_lis
   return MILL_OK;
 }
 
-/* Does the table list all known inputs under the result at path? */
-static int are_recorded(const mill_input_table *table, const char *path,
-                        const mill_known_inputs *known)
+/* Count the known inputs that the table lists under the result at path. */
+static int count_recorded(const mill_input_table *table, const char *path,
+                          const mill_known_inputs *known)
 {
+  int n = 0;
   char result[PATH_MAX];
   if (!realpath(path, result))
     return 0;
   for (int i = 0; i < known->n; i++) {
     const mill_input_entry *entry = mill_input_table_find(table, known->input[i].path);
-    if (!entry || strcmp(entry->result, result) != 0)
-      return 0;
+    n += entry && strcmp(entry->result, result) == 0;
   }
-  return 1;
+  return n;
 }
 
 /* If the output has a fitted row, continue it with its own inputs instead of the listed inputs. */
@@ -261,17 +261,18 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
   if (!existing->found || existing->peek.n_status[MILL_STATUS_FITTED] == 0 ||
       (list->n == 0 && existing->peek.finished))
     return MILL_OK;
-  if (list->n == 0)
+  MILL_CHECK(read_inputs(request->output, &known, &own));
+  const int n_recorded = count_recorded(table, request->output, &known);
+  if (list->n == 0 && n_recorded == 0)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "%s is unfinished, but other results of %s have all these inputs: remove it",
                       request->output, request->input_table);
-  MILL_CHECK(read_inputs(request->output, &known, &own));
   for (size_t i = 0; i < list->n; i++) {
     MILL_CHECK(mill_input_absolute(list->path[i], path));
     n_waiting += !mill_known_inputs_find(&known, path);
   }
   /* if the table lacks inputs of the finished result, go on: the run adds them to the table */
-  if (existing->peek.finished && n_waiting > 0 && are_recorded(table, request->output, &known))
+  if (existing->peek.finished && n_waiting > 0 && n_recorded == known.n)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "%s is finished and lacks %zu inputs that are still to do: give another "
                       "--output for them (and join the results with starmill merge)",

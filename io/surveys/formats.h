@@ -13,7 +13,7 @@ int mill_format_find(const char *wanted, const mill_format *const *formats, int 
                      const mill_fits_guard *guard, const mill_format **out);
 
 /** Take the cameras of the named format as arms (mill_config_take_cameras).  Any
- *  other name, such as auto, changes nothing. */
+ *  other name, such as auto, changes nothing.  Errors: those of mill_config_take_cameras. */
 int mill_format_take_cameras(const char *name, const mill_library *lib, mill_config *config);
 
 /** Find the format of a file.  MILL_ERR_INPUT: unreadable file or unknown format. */

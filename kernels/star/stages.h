@@ -41,8 +41,8 @@ typedef struct mill_guess_space {
 } mill_guess_space;
 
 enum {
-  MILL_MAX_DEPTH = 7, /**< nested calls of resumable functions, and one to spare */
-  MILL_MAX_TRAIL = 48 /**< points recorded on the paths of a star's starts */
+  MILL_MAX_DEPTH = 10, /**< nested calls of resumable functions, and one to spare */
+  MILL_MAX_TRAIL = 48  /**< points recorded on the paths of a star's starts */
 };
 
 /** Candidate starts of a fit, and where each ended (kernels/star/logic/starts.h). */
@@ -108,6 +108,7 @@ typedef struct mill_epoch {
   /* of two stars (kernels/star/logic/pair_epochs.h) */
   double peak;          /**< significance of this epoch's residual peak */
   double pair_err[2];   /**< errors of the first and second star's velocities, km/s */
+  double err_was[2];    /**< pair_err before an exchange (pair_exchange.h) */
   double from, best[2]; /**< first star's shift before a scan; both stars' shifts of least F */
   double exchanged;     /**< change of -2 ln L if the stars' velocities are exchanged */
   double moment[MILL_N_MOMENT];
@@ -207,7 +208,7 @@ typedef struct mill_pair {
   int peak_stands;        /**< 1: the peak stands out of the correlation at other velocities */
   double least_apart;     /**< least velocity difference of two stars, km/s */
   double trust;      /**< trust region of the companion's parameters, in typical uncertainties */
-  int n_least;       /**< least number of turns */
+  int n_least;       /**< least number of turns; the largest one in an exchange */
   double f[2], fall; /**< F at the end of each star's last turn; its fall since the turn before */
   /* exchanges (kernels/star/logic/pair_exchange.h) */
   int exchanged;      /**< the epoch whose velocities are exchanged */

@@ -156,6 +156,12 @@ class Daily(ProgramTest):
         self.run_fit("dead.h5", *self.daily[:2])
         unfinish(self.at("dead.h5"), 1)
         self.assertOneLine(self.run_fit("dead.h5", *self.daily, status=2), "dead.h5 is unfinished", "remove it", status=2)
+        # a run that ended early, whose inputs the table has from this run, is continued
+        with h5py.File(self.at("next.h5"), "r+") as f:
+            f["provenance/FINISHED"][...] = 0
+        self.run_fit("next.h5", *self.daily)
+        with h5py.File(self.at("next.h5")) as f:
+            self.assertEqual(f["provenance/FINISHED"][()], 1)
 
     def test_redrock_belongs_to_the_input(self):
         star = self.add("coadd-x.fits")

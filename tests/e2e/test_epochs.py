@@ -444,3 +444,16 @@ class AlikePairs(ProgramTest):
         for name, true in zip(("VRAD", "VRAD_2"), truth):
             off = (of[name] - true[0]) / of[name + "_ERR"]
             self.assertLess(np.abs(off[known]).max(), 7, name)
+
+    def test_nested_calls_fit_a_slot(self):
+        """A slot has a place for each nested resumable function; moving pairs nest deepest."""
+        calls, star = {}, os.path.join(os.path.dirname(__file__), "..", "..", "kernels", "star")
+        for path in glob.glob(os.path.join(star, "logic", "*.h")):
+            for name, body in re.findall(r"^MILL_RESUMABLE\((\w+)\)\n\{(.*?)^\}", content(path, "r"), re.M | re.S):
+                calls[name] = re.findall(r"MILL_CALL\((\w+)\)", body)
+
+        def depth(name):
+            return 1 + max((depth(called) for called in calls[name]), default=0)
+
+        most = int(re.search(r"MILL_MAX_DEPTH = (\d+)", content(os.path.join(star, "stages.h"), "r"))[1])
+        self.assertEqual(depth("mill_fit_star"), most - 1)  # one to spare

@@ -10,16 +10,18 @@
 #include "kernels/star/logic/pair_turn.h"
 
 /** Labels that follow an exchange may lower F by HOPE reduced chi-squares.  An exchange gets two
- *  turns, and more (up to MILL_PAIR_TRIAL) if F is then less than HOPE above its former value. */
+ *  turns or more, up to MILL_PAIR_TRIAL while F is less than HOPE above its former value. */
 #define MILL_PAIR_HOPE 100.0
-enum { MILL_PAIR_TRIAL = 6, MILL_PAIR_PASSES = 3 }; /**< PASSES: most passes over all epochs */
+/** Most passes over all epochs, and the turn after which no exchange begins. */
+enum { MILL_PAIR_TRIAL = 6, MILL_PAIR_PASSES = 3, MILL_PAIR_LAST_TURN = 100 };
 
 /** Is the epoch's exchange worth turns?  It needs a velocity of each star, and F with labels fixed
  *  may rise by HOPE at most. */
 MILL_HD static inline int mill_pair_may_exchange(const mill_slot *slot, int i)
 {
   const mill_epoch *e = &slot->epoch[i];
-  return mill_pair_has_lines(e) && isfinite(e->pair_err[0] + e->pair_err[1]) &&
+  return slot->pair.n_turn < MILL_PAIR_LAST_TURN && mill_pair_has_lines(e) &&
+         isfinite(e->pair_err[0] + e->pair_err[1]) &&
          e->exchanged < MILL_PAIR_HOPE * mill_pair_unit_of(slot);
 }
 
@@ -41,8 +43,10 @@ MILL_HD_CALLED static inline void mill_pair_exchange_begin(const mill_model *m, 
   for (int star = 0; star < 2; star++)
     mill_pair_put(p->was.theta[star], p->theta[star], m->n_par);
   mill_pair_put(p->was.ln_ratio, p->ln_ratio, m->n_arm);
-  for (int i = 0; i < slot->n_epoch; i++)
+  for (int i = 0; i < slot->n_epoch; i++) {
     mill_pair_put(slot->epoch[i].best, slot->epoch[i].shift, 2);
+    mill_pair_put(slot->epoch[i].err_was, slot->epoch[i].pair_err, 2);
+  }
   shift[0] += v1 - v0;
   shift[1] += v0 - v1;
   p->n_least = p->n_turn + MILL_PAIR_TRIAL;
@@ -61,7 +65,8 @@ MILL_HD_CALLED static inline void mill_pair_exchange_end(const mill_model *m, mi
 {
   mill_pair *p = &slot->pair;
   const double rise = p->is_fitted ? p->f[0] - p->was.f : INFINITY;
-  slot->epoch[p->exchanged].exchanged = fabs(rise);
+  if (p->is_fitted || mill_pair_loses(slot, 0.0)) /* else F was not the reason to drop the pair */
+    slot->epoch[p->exchanged].exchanged = fabs(rise);
   if (rise < -MILL_PAIR_STAYS) {
     p->n_kept++;
     return;
@@ -72,8 +77,10 @@ MILL_HD_CALLED static inline void mill_pair_exchange_end(const mill_model *m, mi
   for (int star = 0; star < 2; star++)
     mill_pair_put(p->theta[star], p->was.theta[star], m->n_par);
   mill_pair_put(p->ln_ratio, p->was.ln_ratio, m->n_arm);
-  for (int i = 0; i < slot->n_epoch; i++)
+  for (int i = 0; i < slot->n_epoch; i++) {
     mill_pair_put(slot->epoch[i].shift, slot->epoch[i].best, 2);
+    mill_pair_put(slot->epoch[i].pair_err, slot->epoch[i].err_was, 2);
+  }
 }
 
 /** Exchange the velocities of one epoch after the other, and keep exchanges that lower F after some
@@ -96,7 +103,12 @@ MILL_RESUMABLE(mill_pair_exchanges)
     p->n_least = p->n_turn + 2;
     MILL_CALL(mill_pair_turns_run);
     if (p->n_kept == 0 || !p->is_fitted)
-      MILL_RETURN;
+      break;
   }
+  if (!p->is_fitted || !(mill_pair_brightness(m, slot) > 0.0))
+    MILL_RETURN;
+  mill_pair_swap(m, slot); /* the brighter star becomes the first one */
+  p->n_least = p->n_turn + 2;
+  MILL_CALL(mill_pair_turns_run);
   MILL_END;
 }

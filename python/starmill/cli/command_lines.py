@@ -414,7 +414,8 @@ Exit status: 0: done; 2: usage, or the parts are unfinished or do not belong tog
               (1, math.inf, "one or more results"))
     job.add("output", "the joined result (HDF5)", needed=True)
     job.flag("overwrite", "replace an existing output")
-    job.flag("latest", "if several parts have an input, keep its rows in the part that ended last")
+    job.flag("latest", "if several parts have an input, keep its rows, also failed ones, "
+             "in the part that ended last")
     job.flag("primary", "add /catalog/PRIMARY: 1 in one row of each star, the best one")
     job.flag("calibrate", "add to /fits the factor and the floor of each error by which repeats of "
              "stars differ as their errors say (needs scipy)")

@@ -354,11 +354,12 @@ def state_of(output, command, parts=()):
         result = Result(output)
         with result.file:
             said, status = result.provenance, result.fits["STATUS"][...]
-            if said["COMMAND"].startswith(command + "\n") and (not parts or all(
-                    said[name] == value for name, value in facts(parts, command).items())):
-                result.whole(0, result.n_row if parts else 0)
-                if result.finished and not result.n_damaged:
-                    return "made"
+            with contextlib.suppress(Failure):  # damaged rows: it was not made, but may be void
+                if said["COMMAND"].startswith(command + "\n") and (not parts or all(
+                        said[name] == value for name, value in facts(parts, command).items())):
+                    result.whole(0, result.n_row if parts else 0)
+                    if result.finished and not result.n_damaged:
+                        return "made"
             if not np.isin(status, [FITTED, NOT_DONE] if result.finished else [FITTED]).any():
                 return "void"
     return ""

@@ -320,8 +320,9 @@ def scale_of(stars, use, label):
 
 def nearby(calibrators, use, mapped):
     """Return 1 at mapped labels with calibrators around, and smoothly 0 far from them."""
-    tree = cKDTree((calibrators.mapped / calibrators.reach)[:, use])
-    distance = tree.query((mapped / calibrators.reach)[:, use], k=[min(5, tree.n)])[0][:, 0]
+    reach = calibrators.reach[use]
+    tree = cKDTree(calibrators.mapped[:, use] / reach)
+    distance = tree.query(mapped[:, use] / reach, k=[min(5, tree.n)])[0][:, 0]
     return 0.5 * (1 + np.cos(np.pi * np.clip((distance - 1) / (FAR - 1), 0, 1)))
 
 
