@@ -16,13 +16,14 @@
 enum { MILL_PAIR_TRIAL = 6, MILL_PAIR_PASSES = 3, MILL_PAIR_LAST_TURN = 100 };
 
 /** Is the epoch's exchange worth turns?  It needs a velocity of each star, and F with labels fixed
- *  may rise by HOPE at most. */
-MILL_HD static inline int mill_pair_may_exchange(const mill_slot *slot, int i)
+ *  may rise by HOPE at most.  With model error, blended lines tell nothing (mill_pair_is_told). */
+MILL_HD static inline int mill_pair_may_exchange(const mill_model *m, const mill_slot *slot, int i)
 {
   const mill_epoch *e = &slot->epoch[i];
   return slot->pair.n_turn < MILL_PAIR_LAST_TURN && mill_pair_has_lines(e) &&
          isfinite(e->pair_err[0] + e->pair_err[1]) &&
-         e->exchanged < MILL_PAIR_HOPE * mill_pair_unit_of(slot);
+         e->exchanged < MILL_PAIR_HOPE * mill_pair_unit_of(slot) &&
+         (!mill_has_error(m) || mill_pair_is_clear(slot, i));
 }
 
 /** Copy n numbers. */
@@ -92,7 +93,7 @@ MILL_RESUMABLE(mill_pair_exchanges)
   for (p->n_pass = 0; p->n_pass < MILL_PAIR_PASSES; p->n_pass++) {
     p->n_kept = 0;
     for (p->exchanged = 0; p->exchanged < slot->n_epoch; p->exchanged++) {
-      if (!mill_pair_may_exchange(slot, p->exchanged))
+      if (!mill_pair_may_exchange(m, slot, p->exchanged))
         continue;
       mill_pair_exchange_begin(m, slot);
       do {
