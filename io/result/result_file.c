@@ -364,12 +364,12 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
     n_byte += (wave_aa[a] ? 4.0 : 12.0) * n_pix[a] * (double)file->n_exposure; /* flux + waves */
   }
   watch = mill_watch_begin(MILL_WATCH_START, BYTE_S * n_byte, "%s: opening the models", path);
-  if (file->target[0]) {
+  if (file->target[0]) { /* files get their names at the end */
     MILL_TRY(mill_resolve_links_for_all(&file->mpi, path, file->models_target,
                                         sizeof file->models_target - MILL_PATH_SPARE));
     snprintf(renewed, sizeof renewed, "%.*s" MILL_NEW_END, (int)sizeof renewed - MILL_PATH_SPARE,
              file->models_target);
-    /* a killed earlier run may have replaced the models but not yet the result */
+    /* a run killed at its end may have renamed only the models */
     int is_replaced = info.n_done > 0 && info.n_done == info.n_row && access(renewed, F_OK) != 0;
     MILL_MPI(MPI_Bcast(&is_replaced, 1, MPI_INT, 0, file->mpi.comm));
     if (is_replaced) {

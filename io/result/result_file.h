@@ -76,8 +76,8 @@ enum mill_open_outcome { MILL_OPEN_NEW, MILL_OPEN_CONTINUE, MILL_OPEN_FINISHED }
 int mill_result_open(const char *path, int overwrite, int retry_failed, const mill_run_info *info,
                      MPI_Comm comm, mill_result_file **out, int *outcome);
 
-/** Set out [size] to the file that overwrite would continue: PATH.new if it exists (*is_new 1),
- *  else path, with links resolved.  Not collective. */
+/** Set out [size] to PATH.new, which a run with overwrite continues, if it exists (*is_new 1), else
+ *  to path; links are resolved.  Not collective. */
 int mill_result_begun(const char *path, char *out, size_t size, int *is_new);
 
 /** Copy the rows still to be fitted: bits [n_row / 8 + 1], lowest bit first.  Thread-safe. */

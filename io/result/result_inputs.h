@@ -24,7 +24,7 @@ void mill_recorded_inputs_clear(mill_recorded_inputs *inputs);
 /** Path of input i, prefixed with the fit's folder if relative.  MILL_ERR_RANGE: too long. */
 int mill_recorded_path(const mill_recorded_inputs *inputs, int i, char *out, size_t size);
 
-/** Do the path `then`, recorded with its folder, and the present path `now` name the same file? */
+/** Is the path `now` the same file as the path `then`, which a fit in `folder` recorded? */
 int mill_recorded_is(const char *folder, const char *then, const char *now);
 
 /** An input of a result; path: absolute, with links followed. */

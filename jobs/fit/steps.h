@@ -29,8 +29,8 @@ typedef struct mill_fit_setup {
   mill_config config;
   mill_library library[MILL_MAX_LIBRARY];
   int n_library;
-  /** A shallow copy of library [0], used where a step needs one library: library [0] has all
-   *  labels.  Arms are cut to the wavelengths of all libraries; the hash digests all hashes. */
+  /** A shallow copy of library [0], which has all labels, for steps that need one library.  Its
+   *  arms keep the wavelengths that all libraries share; its hash is made of all hashes. */
   mill_library lib;
   mill_start_table *start;  /**< NULL: none was given */
   mill_prior_table *priors; /**< NULL: none was given */

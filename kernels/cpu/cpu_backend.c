@@ -347,8 +347,8 @@ static void answer_slot(const mill_model *m, int arm, mill_slot *slot, const mil
   timing->pixel_s[phase_of(slot)] += lap_s(last);
 }
 
-/** Compute what slots request in an arm.  A slot that has its template gets an answer at once.  The
- *  others form batches; a batch's likelihoods follow its templates, while these are in cache. */
+/** Answer slots in an arm: at once if a slot's template is there, else in batches, likelihoods after
+ *  templates, while these are in cache.  Slots with stored > 0 share guess templates: store them. */
 static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *active,
                        mill_lane *lane, double *last)
 {

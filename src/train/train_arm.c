@@ -214,7 +214,7 @@ done:
   return err;
 }
 
-/* Read the targets of a last layer that outputs pixels: models' y less the mean spectrum. */
+/* Set y to the models' targets of a last layer that outputs pixels, less the mean spectrum. */
 static int read_pixels(const arm *a, int n, const int *model, float *y)
 {
   const size_t n_pix = (size_t)a->c.n_pix;

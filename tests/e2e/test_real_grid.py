@@ -263,7 +263,7 @@ class Run(ProgramTest):
         for program in ("babsma_lu", "bsyn_lu"):
             path = os.path.join(self.work, "turbospectrum", program)
             os.chmod(put(path, FAKE % sys.executable), 0o755)
-        # layers have the temperature Teff; in one corner 6000 K, for which the stand-in fails
+        # all layers are at Teff, but in one corner at 6000 K, which makes FAKE (above) fail
         nodes = {}
         for t in np.arange(3750.0, 7501, 250):
             for g in np.arange(0.0, 5.51, 0.5):

@@ -348,7 +348,7 @@ MILL_TEST(width_of_the_line_spread_function)
     if (kind > 1)
       assert_ok(test_library_add_sky(&fx.lib));
     open_pipeline();
-    /* the width's error adds components of some sigma, with second derivatives right within 1 % */
+    /* width errors change pixels by a few sigma; the template's T'' is good to 1 % */
     compare_dense(place, 0.2, 0.01);
     compare_dense(fx.truth, 0.2, 0.01);
   }

@@ -319,7 +319,7 @@ MILL_TEST(hull_is_respected)
     for (int i = 0; i < 8; i++) {
       const mill_fit_result *r = &result[o][i];
       assert_int_equal(r->status, MILL_STATUS_FITTED);
-      /* Outside, -2 ln L falls by some 10 per label error of 0.2.  The penalty is 1e4 hull_dist^2
+      /* Outside, -2 ln L falls by some 50 per unit of hull_dist.  The penalty is 1e4 hull_dist^2
        * (10 N_pix N_arm = 1e4), so the sum is least at 50 / 2e4. */
       assert_close(r->hull_dist, 0, 5e-3);
       if (r->hull_dist > 0)

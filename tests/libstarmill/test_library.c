@@ -112,7 +112,7 @@ MILL_TEST(gradient_and_curvature_match_differences)
     around(fx.star[0], theta, j, step, value);
     const double wide = (value[2] - value[1]) / (2 * step), near = (value[4] - value[3]) / step;
     const double unit = fmax(sqrt(c), fabs(gradient[j]));
-    /* values round by 1e-8, the step is 0.1 deviations; one extrapolation leaves an error */
+    /* steps of 0.1 sigma: rounding (1e-8) is small, and (4 near - wide) / 3 leaves step^4 */
     assert_close(gradient[j] / unit, (4 * near - wide) / 3 / unit, 1e-4);
   }
   /* At high S/N and without residuals the Gauss-Newton curvature is exact, but for the small

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Velocities of both stars of a pair at each epoch (docs/science/numerics.md, "Two stars").
  *
- *  - A turn's Jacobian (pair_turn.h) has each epoch's gradient and curvature in both velocities.
+ *  - A turn (pair_turn.h) polishes one star; its Jacobians have the gradient and curvature of each
+ *    epoch's F in both velocities.
  *  - A turn ends with a Newton step of both velocities of each epoch.  Each star's VRAD is then the
  *    mean over its epochs.
  *  - The stars move (is_moving) if the epochs' residual peaks together are more significant than
