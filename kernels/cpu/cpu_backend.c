@@ -347,8 +347,9 @@ static void answer_slot(const mill_model *m, int arm, mill_slot *slot, const mil
   timing->pixel_s[phase_of(slot)] += lap_s(last);
 }
 
-/** Answer slots in an arm: at once if a slot's template is there, else in batches, likelihoods after
- *  templates, while these are in cache.  Slots with stored > 0 share guess templates: store them. */
+/** Answer slots in an arm: at once if a slot's template is there, else in batches.  A batch's
+ *  likelihoods follow its templates, while these are in cache.  Slots with stored > 0 share guess
+ *  templates, which are stored. */
 static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *active,
                        mill_lane *lane, double *last)
 {
