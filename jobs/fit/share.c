@@ -450,7 +450,7 @@ static int take_result(void *context, mill_star *star)
     mill_log_error("row %lld (counted from 0): its spectrum is not the one fitted in %s: restore "
                    "the inputs, or fit them again",
                    (long long)result->row, task->call->options->fit);
-    /* clear all columns but STATUS: they describe the wrong spectrum */
+    /* the values belong to another spectrum: set all columns but STATUS to missing */
     mill_fit_result_init(star->result, &task->setup->lib, result->row, result->status);
   }
   MILL_TRY(mill_star_output_put(&task->out->star, star));

@@ -151,7 +151,8 @@ static int write_table(const run *r)
   return MILL_OK;
 }
 
-/* Write a loss as an error: % of the flux with --unit noise, else a fraction of pixels' spread. */
+/* Write the error that a loss means to out: in % of the flux with --unit noise, else as a fraction
+ * of the pixels' spread over the models.  Return out. */
 static const char *error_text(const run *r, double loss, char out[48])
 {
   const double error = mill_train_arm_error(r->n->settings, loss);

@@ -40,7 +40,8 @@ static int next_stage(mill_device *d)
   return MILL_OK;
 }
 
-/** Can the last pending copy from a buffer be extended to reach `to`?  *gap: bytes to bridge. */
+/** May the last pending copy be extended by a piece that goes to `to` in GPU memory?  *gap: bytes
+ *  between the end of that copy and `to`. */
 static int follows(const mill_device *d, const char *to, size_t *gap)
 {
   if (d->n_send == 0 || d->send[d->n_send - 1].stays)

@@ -248,7 +248,7 @@ add_stage(const product_buffer<double> &from, int, const product_place &at,
 {
   typedef product_size<double> size;
   const int k_lane = (int)threadIdx.x % MILL_MMA_SUMS, c_lane = (int)threadIdx.x % 32 / 4;
-  /* b's first column is at.column of k_lane 0; this lane loads the c_lane-th from there */
+  /* subtracting k_lane * PIECE gives the first column of the warp; the lane loads column c_lane */
   const int column = at.column - k_lane * size::PIECE + c_lane;
 #pragma unroll
   for (int k = k_lane; k < STAGE + k_lane; k += MILL_MMA_SUMS) { /* as many steps in every lane */

@@ -183,7 +183,8 @@ static void take_answer(const mill_model *m, mill_slot *slot, mill_evaluation *t
   }
 }
 
-/* Evaluate the points in passes; a pass gives the points [first, end) to n views. */
+/* Evaluate n_point points in passes.  In each pass n views (copies of the star) evaluate the points
+ * from `first` to before `end`. */
 int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
                       const double *theta, mill_evaluation *eval, double *penalty)
 {

@@ -229,7 +229,7 @@ class TrainFunctions(ProgramTest):
     def test_report_tells_the_emulators_own_part(self):
         """The report shows the emulator's part of the error: large for a bad emulator, almost
         nothing for a good one.  Errors of labels fall as S/N rises."""
-        # value [S/N 20, 100][label, velocity][median, scatter, sigma, own median, own scatter ...]
+        # value [2 S/N][labels and velocity][median, scatter, error of fits; the emulator's median ...]
         good = self.good(train("good.h5", write_grid("many.h5", scattered(250)), "radial"))
         bad = self.good(train("worse.h5", full_grid(), "linear"))
         for out, is_good in ((good, True), (bad, False)):

@@ -394,7 +394,7 @@ MILL_TEST(error_of_vsini)
       mill_vsini_outer_slope(MILL_ROT_SPLINE, mill_vsini_inner(MILL_ROT_SPLINE, 80));
   assert_close(vsini_err(80, 2, MILL_ROT_SPLINE) / (2 * slope), 1, 1e-3);
   assert_int_equal(slot.result.info & MILL_INFO_VSINI_ZERO, 0);
-  /* 0 is within one sigma: the error is half of the interval from 0 to v sin i at u + sigma */
+  /* v sin i = 0 lies within one sigma (2 in u): the error is half of the v sin i at u + 2 */
   const double u = mill_vsini_inner(MILL_ROT_SPLINE, 8);
   assert_close(vsini_err(8, 2, MILL_ROT_SPLINE), 0.5 * mill_vsini_outer(MILL_ROT_SPLINE, u + 2),
                1e-12);
