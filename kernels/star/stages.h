@@ -208,14 +208,15 @@ typedef struct mill_pair {
   int peak_stands;        /**< 1: the peak stands out of the correlation at other velocities */
   double least_apart;     /**< least velocity difference of two stars, km/s */
   double trust;      /**< trust region of the companion's parameters, in typical uncertainties */
-  int n_least;       /**< least number of turns; the largest one in an exchange */
+  int n_least;       /**< least number of turns */
   double f[2], fall; /**< F at the end of each star's last turn; its fall since the turn before */
   /* exchanges (kernels/star/logic/pair_exchange.h) */
   int exchanged;      /**< the epoch whose velocities are exchanged */
   int n_pass, n_kept; /**< passes over all epochs so far; exchanges kept in this pass */
   struct {
+    int n_turn; /**< 0: no exchange in this pass */
     double f, theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];
-  } was; /**< before the exchange */
+  } was; /**< before the last exchange */
   double theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];
   double flux[MILL_MAX_ARM][2]; /**< summed templates of `star` and of its companion */
   /** For a step d of the star, the companion's best step is follow + along * d, with variances. */

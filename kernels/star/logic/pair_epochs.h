@@ -119,6 +119,14 @@ MILL_HD static inline double mill_pair_epoch_vrad(const mill_slot *slot, int i, 
   return slot->pair.theta[star][MILL_PAR_VRAD] + slot->epoch[i].shift[star];
 }
 
+/** Exchange the two stars' velocities at an epoch. */
+MILL_HD static inline void mill_pair_epoch_exchange(mill_slot *slot, int i)
+{
+  const double by = mill_pair_epoch_vrad(slot, i, 1) - mill_pair_epoch_vrad(slot, i, 0);
+  slot->epoch[i].shift[0] += by;
+  slot->epoch[i].shift[1] -= by;
+}
+
 /** Move a star's VRAD to the weighted mean of its epochs' velocities, which do not change. */
 MILL_HD_CALLED static inline void mill_pair_epochs_centre(mill_slot *slot, int star)
 {
@@ -400,8 +408,7 @@ MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_sl
       e->curve.least = e->moment[MILL_MOMENT_F];
       e->best[0] = v0;
       e->best[1] = v1;
-      e->shift[0] += v1 - v0;
-      e->shift[1] += v0 - v1;
+      mill_pair_epoch_exchange(slot, i);
     } else { /* go back to the first minimum if it is lower */
       e->exchanged = fabs(e->moment[MILL_MOMENT_F] - e->curve.least);
       if (!(e->moment[MILL_MOMENT_F] < e->curve.least)) {

@@ -37,9 +37,7 @@ MILL_HD static inline void mill_pair_put(double *to, const double *from, int n)
 MILL_HD_CALLED static inline void mill_pair_exchange_begin(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
-  double *shift = slot->epoch[p->exchanged].shift;
-  const double v0 = mill_pair_epoch_vrad(slot, p->exchanged, 0);
-  const double v1 = mill_pair_epoch_vrad(slot, p->exchanged, 1);
+  p->was.n_turn = p->n_turn;
   p->was.f = p->f[0];
   for (int star = 0; star < 2; star++)
     mill_pair_put(p->was.theta[star], p->theta[star], m->n_par);
@@ -48,9 +46,7 @@ MILL_HD_CALLED static inline void mill_pair_exchange_begin(const mill_model *m, 
     mill_pair_put(slot->epoch[i].best, slot->epoch[i].shift, 2);
     mill_pair_put(slot->epoch[i].err_was, slot->epoch[i].pair_err, 2);
   }
-  shift[0] += v1 - v0;
-  shift[1] += v0 - v1;
-  p->n_least = p->n_turn + MILL_PAIR_TRIAL;
+  mill_pair_epoch_exchange(slot, p->exchanged);
 }
 
 /** Is F still so low that more turns may show the exchange to be right? */
@@ -58,7 +54,8 @@ MILL_HD static inline int mill_pair_exchange_goes_on(const mill_slot *slot)
 {
   const mill_pair *p = &slot->pair;
   const double most = p->was.f + MILL_PAIR_HOPE * mill_pair_unit_of(slot);
-  return p->is_fitted && (p->star == 1 || (p->n_turn < p->n_least && p->f[0] < most));
+  return p->is_fitted &&
+         (p->star == 1 || (p->n_turn < p->was.n_turn + MILL_PAIR_TRIAL && p->f[0] < most));
 }
 
 /** Keep the exchange if it has lowered F, or go back to the recorded pair. */
@@ -91,7 +88,7 @@ MILL_RESUMABLE(mill_pair_exchanges)
   mill_pair *p = &slot->pair;
   MILL_BEGIN;
   for (p->n_pass = 0; p->n_pass < MILL_PAIR_PASSES; p->n_pass++) {
-    p->n_kept = 0;
+    p->n_kept = p->was.n_turn = 0;
     for (p->exchanged = 0; p->exchanged < slot->n_epoch; p->exchanged++) {
       if (!mill_pair_may_exchange(m, slot, p->exchanged))
         continue;
@@ -101,8 +98,10 @@ MILL_RESUMABLE(mill_pair_exchanges)
       } while (mill_pair_exchange_goes_on(slot));
       mill_pair_exchange_end(m, slot);
     }
-    p->n_least = p->n_turn + 2;
-    MILL_CALL(mill_pair_turns_run);
+    if (p->was.n_turn > 0) { /* the last exchange left its own derivatives */
+      p->n_least = p->n_turn + 2;
+      MILL_CALL(mill_pair_turns_run);
+    }
     if (p->n_kept == 0 || !p->is_fitted)
       break;
   }
