@@ -207,8 +207,8 @@ def main(options):
     a, b, both = match(*map(read, names))
     keep = np.isfinite(a["VRAD"]) & np.isfinite(b["VRAD"])
     frames = [np.char.replace(t["FRAME"], "helio", "bary") for t in (a, b) if "FRAME" in t]
-    if frames and (frames[0] != frames[1]).any():
-        warn(f"velocities of {(frames[0] != frames[1]).sum()} stars are in two frames (FRAME)")
+    if frames and (n_apart := (frames[0] != frames[1]).sum()):
+        warn(f"velocities of {n_apart} stars are in two frames (FRAME)")
     print_warnings(a, b, both.meta)
     if not options.all:
         keep &= (a["RVS_WARN"] == 0) & (b["RVS_WARN"] == 0)

@@ -331,6 +331,7 @@ def build(settings, spectra):
 
     rows          indices of the spectra used
     outside       indices of the used spectra outside the hulls
+    twins         indices of the used spectra that share their labels with another
     fate [n]      index into FATES
     gap [n]       fraction of pixels in gaps
     velocity [n]  removed from the spectra, km/s
@@ -356,13 +357,21 @@ def build(settings, spectra):
     functions = Functions(settings, spectra.labels[rows], y, bad)
     fate[rows[~functions.used]] = OUTLIER
     rows = rows[functions.used]
+    _, same, n = np.unique(functions.mapped.round(6), axis=0, return_inverse=True,
+                           return_counts=True)
+    twins = rows[n[same.ravel()] > 1]
+    if len(twins):
+        need(not 0 < (settings.smoothing or 0) < LEAST_SMOOTHING, INPUT,
+             "with so small a --smoothing no spectra may have the labels of another (does "
+             f"--labels lack one?): {rows_text(spectra.names, twins)}")
     library, outside = functions.library(grid.arm)
     facts = None
     if settings.model_error is not None:
         grid.arm.error, facts = functions.model_error(grid.arm)
     return types.SimpleNamespace(library=library, functions=functions, rows=rows, fate=fate,
-                                 gap=gap, velocity=velocity, outside=rows[outside], n_align=n_align,
-                                 good_aa=grid.good_aa, align_step=step, error_facts=facts)
+                                 gap=gap, velocity=velocity, outside=rows[outside], twins=twins,
+                                 n_align=n_align, good_aa=grid.good_aa, align_step=step,
+                                 error_facts=facts)
 
 
 def leave_out(made, names, part, seed):
@@ -456,14 +465,9 @@ def print_spectra(made, names):
     if (gaps.any() or (made.fate == BAD_FLUX).any()) and made.good_aa:
         print("       no spectrum has a bad pixel from {:.2f} to {:.2f} A, except those with no "
               "good one".format(*made.good_aa))
-    _, same, n = np.unique(made.functions.mapped.round(6), axis=0, return_inverse=True,
-                           return_counts=True)
-    twins = made.rows[n[same.ravel()] > 1]
-    if len(twins):
-        text = f"the labels of another (does --labels lack one?): {rows_text(names, twins)}"
-        need(not 0 < (made.functions.settings.smoothing or 0) < LEAST_SMOOTHING, INPUT,
-             f"with so small a --smoothing no spectra may have {text}")
-        print(f"  {len(twins):4d} of those used have {text}")
+    if len(made.twins):
+        print(f"  {len(made.twins):4d} of those used have the labels of another (does --labels "
+              f"lack one?): {rows_text(names, made.twins)}")
     if len(made.outside):
         print(f"  {len(made.outside):4d} of those used lie outside the hulls of the others (--hull "
               f"all takes them in): {rows_text(names, made.outside)}")
