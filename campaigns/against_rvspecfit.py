@@ -113,7 +113,8 @@ def take_library(path, survey, arms, folder):
 
 
 def desi(row, arms, data, folder, copies):
-    """Return a row's SpecData and two paths: of files with `copies` copies of the row, and one."""
+    """Return a row's SpecData, [path] of a file with `copies` copies of the row, and the path of a
+    file with one copy."""
     with fits.open(f"{data}/sim/coadd-dev.fits.gz") as file:
         flux, ivar, mask, wave, res = desi_fit.read_data(file, list(arms))
         use = {k: (wave[k] >= low) & (wave[k] <= high) for k, (low, high, _) in arms.items()}

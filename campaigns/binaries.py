@@ -33,8 +33,8 @@ LABELS = ("TEFF", "LOGG", "FEH", "ALPHAFE")
 
 
 def one_chunk(options, seed, is_pair):
-    """Return {column: [n]} of fits and truth of a chunk of stars; seconds of fits without and with
-    binaries."""
+    """Simulate and fit CHUNK stars.  Return {column: [CHUNK]} of fits and truth, and the seconds of
+    the fits without and with binaries."""
     random = np.random.default_rng(seed)
 
     def log_uniform(limits):

@@ -28,7 +28,7 @@ from starmill.surveys import generic  # noqa: E402
 from starmill.templates import emulate, grid_file, library_file  # noqa: E402
 from survey_stats import half_width, table  # noqa: E402
 
-# first and last wavelength, line-spread sigma, step (A); 4MOST is sharper than the library's 0.5 A
+# first and last wavelength, line-spread sigma, step (A); for 4MOST the sigma of the library, 0.5 A
 SURVEYS = {"DESI": (3650, 9800, 0.75, 0.8), "LAMOST LRS": (3900, 9000, 1.15, 1.2),
            "4MOST LRS": (3750, 9450, 0.5, 0.25)}
 STARS = {"Sun": (5777, 4.44, 0, 0), "K giant": (4750, 2.5, -0.2, 0.1),

@@ -45,7 +45,8 @@ def fitted(options, out, paths, *more):
 
 
 def one_chunk(options, seed):
-    """Return {column: [n] or [n][EPOCHS]} of a chunk of stars; seconds without and with epochs."""
+    """Simulate and fit CHUNK stars.  Return {column: [CHUNK] or [CHUNK][EPOCHS]}, and the seconds
+    of the fits without and with epochs."""
     random = np.random.default_rng(seed)
     amplitude = AMPLITUDES[np.arange(CHUNK) % len(AMPLITUDES)]
     phase = random.uniform(0, 2 * np.pi, (CHUNK, EPOCHS))

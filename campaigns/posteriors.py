@@ -28,7 +28,7 @@ from scipy import stats
 NAMES = ("VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE")
 SN_CALIBRATE, SN_EMCEE = 50, 40
 N_WALKER, N_STEP = 128, 3000  # of emcee
-# mean and std of the mapped labels; true labels lie within HALF std of the mean
+# of log10 Teff, log g, [Fe/H], [alpha/Fe] in the test library; true labels: MEAN +- HALF * STD
 MEAN, STD, HALF = (3.74, 2.9, -1.25, 0.2), (0.07, 1.4, 1.1, 0.16), 0.96
 VEL, VSINI = 300.0, 160.0
 
@@ -65,7 +65,7 @@ def calibrate(program, n=400):
         if status != 1 or (w > 0).sum() < 20:  # few draws in the box of true labels
             n_left += 1
             continue
-        # The truth counts as a sample of mean weight, half below itself: ranks are then uniform.
+        # Ranks are uniform if the truth counts as a sample of mean weight, half of it below itself.
         low = (w[:, None] * (draws < star["truth"])).sum(axis=0)
         ranks.append((low + 0.5 * w.mean()) / (w.sum() + w.mean()))
     ranks = np.array(ranks)
@@ -94,7 +94,7 @@ def bits(column):
 
 
 def errors(path):
-    """Print posterior standard deviation / formal error of the fit, for each of the fit's flags."""
+    """Print ratios of posterior standard deviation to formal error, for each flag of the fit."""
     import h5py  # only here
 
     with h5py.File(path, "r") as f:

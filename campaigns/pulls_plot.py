@@ -67,7 +67,8 @@ def distance(library, true, packed):
 
 
 def pulls_of(fit, truth, expected, library, away):
-    """Return S/N and {parameter: pulls} of a survey's stars, NaN for stars that do not count."""
+    """Return S/N and {parameter: pulls} of clean stars at least `away` errors inside the hulls.
+    Pulls are NaN without an error, and for VSINI if the true v sin i is not resolved."""
     survey, noiseless = Survey(fit, truth), Survey(expected, truth)
     row_of = {int(target): row for row, target in enumerate(noiseless.fit["TARGETID"])}
     rows = [row_of[int(target)] for target in survey.fit["TARGETID"]]

@@ -88,7 +88,7 @@ class Campaign(validate_library.Campaign):
                  *(["--config", config] if config else []), *more, *inputs)
 
     def one_set(self, name, library, config, inputs):
-        """Return columns of the fitted stars; excess: the default fit's -2 ln L less the lowest."""
+        """Return columns of the fitted stars; excess: -2 ln L of the default minus the best fit."""
         default = self.at(f"{name}.h5")
         self.fit(default, library, config, inputs)
         with h5py.File(default) as file:

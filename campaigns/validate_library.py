@@ -65,7 +65,7 @@ FWHM_AA = 2.5  # of MILES
 # of its labels, against Gaia benchmark stars
 MILES_ERR = {"TEFF_ERR": 82, "LOGG_ERR": 0.16, "FEH_ERR": 0.08}
 BENCHMARK_FEH_ERR = 0.05  # their table has none
-# where the libraries are meant to be used; published labels select the same stars for all of them
+# range of use of the libraries; published labels must lie in it, so stars do not depend on library
 KEEP = {"TEFF": (4000, 7250), "LOGG": (0.5, 5), "FEH": (-2.5, 0.5)}
 TYPES = (
     ("all", lambda s: s["SN"] > 0),
@@ -116,7 +116,7 @@ class Campaign:
             sys.exit("%s\nended with %d\n%s" % (" ".join(command), done.returncode, done.stdout + done.stderr))
 
     def fit(self, name, library, config, inputs):
-        """Rows of the result, with the stars' names as NAME and the best S/N of an arm as SN."""
+        """Return a fit's rows, with the stars' names as NAME and the best S/N of an arm as SN."""
         out = self.at(name + ".h5")
         if not os.path.exists(out) or os.path.getmtime(out) < os.path.getmtime(library):
             self.run("fit", "--library", library, "--config", config, "--output", out,
@@ -208,7 +208,7 @@ class Campaign:
     # ---- DESI's blue stars ----
 
     def desi(self, label, library):
-        """Sets that say which of two pipelines is off: (name, result rows, published labels)."""
+        """Yield (name, result rows, published labels) of sets that show which pipeline is wrong."""
         data, config = os.path.join(self.args.data, "real/desi-blue"), self.at("desi.yaml")
         path, own = os.path.join(data, "desi-fgk-half.fits.gz"), self.at("MILES.h5")
         with open(config, "w") as f:
@@ -333,7 +333,7 @@ def match(rows, published):
 
 
 def compare(rows, published):
-    """Our values and the published ones, of stars that have both, inside KEEP and above MIN_SN."""
+    """Return our and published values of stars that have both, within KEEP, with S/N > MIN_SN."""
     use, theirs = rows["SN"] > MIN_SN, {"SN": rows["SN"]}
     if published:
         index = match(rows, published)

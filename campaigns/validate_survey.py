@@ -93,13 +93,13 @@ class Survey:
 
 
 def fraction_below(excess, limit):
-    """Share of all stars with an excess of at most limit; a star not fitted is above it."""
+    """Share of all stars with an excess of at most limit; a star not fitted counts as above."""
     return float(np.mean(np.nan_to_num(excess, nan=np.inf) <= limit))
 
 
 @functools.lru_cache(maxsize=None)
 def resampled(scatter, dtype, data):
-    """Return the scatter of each bootstrap draw of the numbers in data; bytes suit the cache."""
+    """Return the scatter of each bootstrap draw of data: bytes, which lru_cache can hash."""
     values = np.frombuffer(data, dtype)
     draws = np.random.default_rng(SEED).integers(0, len(values), (N_BOOTSTRAP, len(values)))
     return scatter(values[draws])

@@ -74,7 +74,7 @@ static int64_t hash_rows(const mill_file_index *index)
     }
   }
   mill_sha256_final(&sha, hex);
-  hex[16] = '\0';
+  hex[16] = '\0'; /* 16 digits: the first 64 bits */
   return (int64_t)strtoull(hex, NULL, 16);
 }
 
@@ -101,7 +101,7 @@ static void identify_rows(const char *path, mill_file_index *index)
   size_t n = strlen(name);
   if (mill_is_gz(name))
     n -= 3; /* x.fits.gz and x.fits give the same IDENTIFIER */
-  /* MOST: most bytes of NAME, as a colon, a row number of up to 20 digits and a zero follow */
+  /* MOST: bytes of the longest NAME; 22: colon, row number of up to 20 digits, final zero */
   enum { SIZE = sizeof index->row->identifier, MOST = SIZE - 22 };
   for (int64_t i = 0; i < index->n_row; i++) {
     mill_catalog_row *row = &index->row[i];

@@ -20,7 +20,8 @@
 #define COLUMNS                                                                                    \
   "#STATUS\tROWS\tFITTED\tSIZE\tMTIME\tREDROCK_SIZE\tREDROCK_MTIME\tTIME\tSETTINGS\tRESULT\t"      \
   "INPUT\tREASON\n"
-enum { N_FIELD = 12 };
+enum { STATUS, ROWS, FITTED, SIZE, MTIME, REDROCK_SIZE, REDROCK_MTIME }; /* order of COLUMNS */
+enum { TIME = REDROCK_MTIME + 1, SETTINGS, RESULT, INPUT, REASON, N_FIELD };
 
 /* A line of the table; text: the line, with zeros in place of tabs. */
 typedef struct stored {
@@ -56,27 +57,28 @@ static int take_integer(const char *text, int64_t *out)
   return end != text && *end == '\0' && errno == 0;
 }
 
-/* Parse a line, cutting text at its tabs; field[i] is column i of COLUMNS.  0: malformed. */
+/* Parse a line, cutting text at its tabs; entry then points into text.  0: malformed. */
 static int parse(char *text, mill_input_entry *entry)
 {
   char *field[N_FIELD];
   int n = 0;
   while (n < N_FIELD && (field[n] = strsep(&text, "\t")))
     n++;
-  if (n != N_FIELD || strlen(field[7]) >= sizeof entry->time ||
-      strlen(field[8]) >= sizeof entry->settings)
+  if (n != N_FIELD || strlen(field[TIME]) >= sizeof entry->time ||
+      strlen(field[SETTINGS]) >= sizeof entry->settings)
     return 0;
-  entry->is_done = strcmp(field[0], "done") == 0;
-  strcpy(entry->time, field[7]);
-  strcpy(entry->settings, field[8]);
-  entry->result = field[9];
-  entry->path = field[10];
-  entry->reason = field[11];
-  return (entry->is_done || strcmp(field[0], "failed") == 0) &&
-         take_integer(field[1], &entry->n_row) && take_integer(field[2], &entry->n_fitted) &&
-         take_integer(field[3], &entry->size) && mill_text_to_real(field[4], &entry->mtime) &&
-         take_integer(field[5], &entry->redrock_size) &&
-         mill_text_to_real(field[6], &entry->redrock_mtime);
+  entry->is_done = strcmp(field[STATUS], "done") == 0;
+  strcpy(entry->time, field[TIME]);
+  strcpy(entry->settings, field[SETTINGS]);
+  entry->result = field[RESULT];
+  entry->path = field[INPUT];
+  entry->reason = field[REASON];
+  return (entry->is_done || strcmp(field[STATUS], "failed") == 0) &&
+         take_integer(field[ROWS], &entry->n_row) &&
+         take_integer(field[FITTED], &entry->n_fitted) && take_integer(field[SIZE], &entry->size) &&
+         mill_text_to_real(field[MTIME], &entry->mtime) &&
+         take_integer(field[REDROCK_SIZE], &entry->redrock_size) &&
+         mill_text_to_real(field[REDROCK_MTIME], &entry->redrock_mtime);
 }
 
 /* Sort lines by path, then place in file.  For each result keep the lines of its last run, which
@@ -225,7 +227,7 @@ int mill_input_table_append(const char *path, const mill_input_entry *entry, siz
 {
   MILL_OWNED char *text = NULL;
   size_t n_text = 0;
-  char last = '\n'; /* byte of the file; if it is another, the last line was cut short */
+  char last = '\n'; /* the file's last byte; without a line end its last line was cut short */
   MILL_AT_END(mill_descriptor_close)
   const int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   const int64_t size = fd < 0 ? -1 : (int64_t)lseek(fd, 0, SEEK_END);

@@ -24,9 +24,10 @@ enum { MILL_MOST_PLACES = 64 };
 
 /** Group rows into stars: rows of one name (or TARGETID) within MILL_FAR_DEG of the first row.
  *
- *  row [n].key    in   number of the row's name; -1: no name, a star of its own
- *                 out  the star: place of its first row; row is then sorted by star and place
  *  row [n].place  in   index of the row in ra_deg and dec_deg
+ *  row [n].key    in   number of the row's name; -1: no name, a star of its own
+ *                 out  .place of the first row of the same star
+ *  row [n]        out  sorted by .key, then by .place
  *
  *  - A row without a position joins the first row of its name.
  *  - Beyond MILL_MOST_PLACES positions of one name, a row at a new position is a star of its own.

@@ -165,7 +165,7 @@ static int find_pair(const source *s, const mill_library *lib, int i, int *is_er
 }
 
 /* Refuse a TUNIT of column i that is not `wanted`, the result's unit, if this is km/s or K; other
- * units have too many spellings.  Letters and digits are compared, in lower case. */
+ * units have too many spellings.  Only the letters and digits of TUNIT count, in lower case. */
 static int check_unit(const source *s, int i, const char *wanted)
 {
   int status = 0;
@@ -177,7 +177,8 @@ static int check_unit(const source *s, int i, const char *wanted)
   for (const char *c = unit; *c; c++)
     if (isalnum((unsigned char)*c))
       plain[strlen(plain)] = (char)tolower((unsigned char)*c);
-  if (unit[0] && is_known && !strstr(is_k ? " k kelvin " : " kms kms1 kmsec ", strcat(plain, " ")))
+  strcat(plain, " "); /* plain is between blanks, so that strstr finds whole words */
+  if (unit[0] && is_known && !strstr(is_k ? " k kelvin " : " kms kms1 kmsec ", plain))
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "prior_table: %s: column %s is in %s; convert it to the result's unit, %s",
                       s->path, s->column[i], unit, wanted);
@@ -215,7 +216,7 @@ static int take_column(const source *s, const mill_library *lib, const mill_libr
                       s->path, name, (int)strlen(name) - (is_error ? (int)sizeof ERROR_END - 1 : 0),
                       name, is_error ? "" : ERROR_END);
   if (is_error)
-    return MILL_OK;
+    return MILL_OK; /* the pair is taken when i is the column of values */
   const int i_own = find_parameter(own, name, strlen(name)); /* -1: own lacks the label */
   if (i_own >= 0 && set->fixed[i_own])
     return MILL_ERROR(MILL_ERR_CONFIG,

@@ -171,7 +171,7 @@ static int is_in_share(const mill_sampled_wish *wish, uint64_t identity)
 }
 
 /* Add to kept the rows that meet wish.  A row listed only by IDENTIFIER (is_spectrum) is added by
- * IDENTIFIER alone, lest the star's other spectra join.  found: work space. */
+ * IDENTIFIER alone, lest the star's other spectra join.  found: see mill_star_list_has. */
 static int keep_rows(const mill_sampled_wish *wish, const mill_config *config, const fit_rows *rows,
                      unsigned char *found, mill_star_list *kept)
 {

@@ -103,9 +103,9 @@ int mill_star_texts_read(const mill_h5_file *file, const char *name, int64_t n_r
                          mill_fits_values *out)
 {
   int err = MILL_OK;
-  size_t n = 0;
+  size_t unused;
   mill_output_texts texts = {0};
-  MILL_TRY(mill_h5_shape(file, name, 1, &n)); /* refuses a shape larger than the file */
+  MILL_TRY(mill_h5_shape(file, name, 1, &unused)); /* refuses a shape larger than the file */
   MILL_TRY(mill_output_read_texts(file->id, file->path, name, 1, &texts));
   if (texts.n != n_row)
     MILL_FAIL(MILL_ERR_CONFIG, "%s is damaged: /%s must have one text per row; make the file again",
@@ -116,7 +116,7 @@ int mill_star_texts_read(const mill_h5_file *file, const char *name, int64_t n_r
   for (int64_t i = 0; i < n_row; i++) {
     char *text = out->text + (size_t)i * out->stride;
     memcpy(text, texts.text + (size_t)i * texts.n_byte, texts.n_byte);
-    for (n = strlen(text); n > 0 && text[n - 1] == ' '; n--)
+    for (size_t n = strlen(text); n > 0 && text[n - 1] == ' '; n--)
       text[n - 1] = '\0';
   }
 done:
@@ -169,7 +169,7 @@ static int compare_rows(const void *a, const void *b)
   return x->is_last != y->is_last ? x->is_last - y->is_last : mill_by_int64(&x->row, &y->row);
 }
 
-/* n_repeated does not count rows at one place: find_place refuses these, if a star is there. */
+/* n_repeated leaves out rows found by position: find_place fails if two of them match a star. */
 int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char *is_last,
                         mill_star_rows *rows)
 {
@@ -223,8 +223,8 @@ static int64_t first_from(const mill_star_rows *rows, const mill_star_row *key)
   return lo;
 }
 
-/* Set *row to the row within MILL_SAME_STAR_ARCSEC of the key's position; fail if there are two.
- * The rows are sorted by declination. */
+/* Set *row, which is -1, to the row within MILL_SAME_STAR_ARCSEC of the key's position; fail if
+ * there are two.  The rows are sorted by declination. */
 static int find_place(const mill_star_rows *rows, const mill_star_row *key, int64_t *row)
 {
   const double radius_deg = MILL_SAME_STAR_ARCSEC / 3600.0;

@@ -23,7 +23,8 @@ int mill_star_table_is_hdf5(const char *path, const char *what, int *is_hdf5);
  *  run; MILL_ERR_INPUT would only skip a spectrum. */
 int mill_star_table_code(int err, int is_hdf5, const char *key);
 
-/** Does this HDU have a column `name`, or several, which readers refuse?  name NULL: no. */
+/** Does this HDU have a column `name`?  Yes also if several have this name: mill_fits_column_find
+ *  refuses them later.  name NULL: no. */
 int mill_star_table_has(mill_fits_file *file, int i_hdu, const char *name);
 
 /* ---- the star of a row ---- */
@@ -49,9 +50,9 @@ enum {
 };
 extern const mill_fits_wish mill_star_column[MILL_N_STAR_COLUMN];
 
-/** Return how many columns of mill_star_column to read, counted from the first.  If the table has
- *  names or TARGETIDs: MILL_BY_PLACE, the columns before positions.  If it has positions alone: all
- *  columns.  If neither: 0.  has: 1 for each column of the table. */
+/** Return how many columns of mill_star_column to read, counted from the first: MILL_BY_PLACE, i.e.
+ *  no positions, if the table has names or TARGETIDs; all columns if it has only positions; 0 if it
+ *  has neither.  has [k]: 1 if the table has column k. */
 int mill_star_columns_wanted(const int has[MILL_N_STAR_COLUMN]);
 
 /** mill_star_columns_wanted of a FITS table. */

@@ -217,7 +217,7 @@ typedef struct fits_rows {
 } fits_rows;
 
 /* Copy row i of /fits to the table.  A row damaged there or in /catalog (known[i] is 0) loses its
- * keys, so no star finds it.  One not done, or of another library, gets NaN as parameters. */
+ * keys, so no star finds it.  A row not done, or of another library, gets NaN as parameters. */
 static int take_row(void *context, int64_t i, const char *row)
 {
   fits_rows *from = context;
@@ -248,11 +248,12 @@ static int take_row(void *context, int64_t i, const char *row)
   if (at->m2ll)
     memcpy(&fit->m2ll, row + at->m2ll->at, sizeof fit->m2ll);
   for (int j = 0; j < n_par; j++) {
-    double value = 0.0;
+    double value = 0.0; /* a parameter without a column is fixed: put_value ignores its value */
     if (at->par[j])
       memcpy(&value, row + at->par[j]->at, sizeof value);
-    put_value(raw, i, j, value);
-    if (!is_whole || library != raw->library)
+    if (is_whole && library == raw->library)
+      put_value(raw, i, j, value);
+    else
       raw->out->theta[i * n_par + j] = NAN;
   }
   return MILL_OK;

@@ -55,7 +55,8 @@ typedef struct mill_start_fit {
 /** Return the fit of the row at theta (mill_start_table_theta); NULL: the table is no result. */
 const mill_start_fit *mill_start_table_fit(const mill_start_table *table, const double *theta);
 
-/** Key of a star's random numbers: target_id; if -1, a hash of object; if empty, of identifier. */
+/** Key of a star's random numbers: target_id, unless it is -1; else a hash of object, unless it is
+ *  empty; else a hash of identifier. */
 uint64_t mill_star_identity(int64_t target_id, const char *object, const char *identifier);
 
 /** The rows sorted by key; their hash covers keys and finite parameters. */

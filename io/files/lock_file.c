@@ -107,7 +107,7 @@ static enum verdict judge(const holder *who, const holder *me, double age_s)
     return IS_GONE;
   const int is_earlier_start =
       strcmp(who->job, "-") != 0 && strcmp(who->job, me->job) == 0 && who->restart < me->restart;
-  /* WATCH, as a wrong clock can make a lock look old, and a host that Slurm lost may still run */
+  /* Such a holder may still run: a wrong clock makes a lock look old, or Slurm lost its host. */
   return age_s > MILL_LOCK_DEAD_S || is_earlier_start ? WATCH : LIVES;
 }
 
@@ -301,7 +301,7 @@ void mill_lock_remove_leftovers(const mill_lock *lock, const char *output)
     const char *file = entry->d_name, *end = file + n;
     if (strncmp(file, base, n) != 0 || strncmp(end, ".tmp-", 5) != 0)
       continue;
-    /* the end is a job: "pid" and digits, a Slurm job, or Python's two numbers */
+    /* after .tmp-: mill_lock_job's text, or in files of Python jobs process id and start time */
     if (!is_job_id(strncmp(end + 5, "pid", 3) == 0 ? end + 8 : end + 5))
       continue;
     snprintf(victim, sizeof victim, "%s/%s", in, file);

@@ -170,7 +170,7 @@ int mill_fits_column_find(mill_fits_file *file, int i_hdu, const char *name, int
   return MILL_OK;
 }
 
-/* Read a column of integers into out and add offset; null rows (TNULL) get out[0] as given. */
+/* Read integers into out, and add offset; null rows (TNULL) get the value that out[0] had. */
 static int read_integers(mill_fits_file *file, int i_hdu, int number, const char *name, int as,
                          __int128 offset, void *out)
 {
@@ -230,10 +230,9 @@ static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char 
                         double scaling[2], __int128 *offset)
 {
   static const char *const word[2] = {"TSCAL", "TZERO"};
-  char key[16], text[FLEN_VALUE] = "", comment[FLEN_COMMENT]; /* text: TZERO's after the loop */
+  char key[16], text[FLEN_VALUE] = "", comment[FLEN_COMMENT]; /* text: of TZERO after the loop */
   scaling[0] = 1.0;
   scaling[1] = 0.0;
-  *offset = 0;
   for (int i = 0; i < 2; i++) {
     int status = 0;
     snprintf(key, sizeof key, "%s%d", word[i], number);
@@ -251,14 +250,15 @@ static int read_scaling(mill_fits_file *file, int i_hdu, int number, const char 
                           ": column %s has TSCAL %g and TZERO %g; integers need TSCAL 1 and a "
                           "whole TZERO to be read exactly: write them unscaled",
                           name, scaling[0], scaling[1]);
-  *offset = (__int128)scaling[1];
-  /* take TZERO from the digits of text, since a double cannot hold every 64-bit integer */
-  if (scaling[1] != 0.0 && strspn(text, "+-0123456789") == strlen(text)) {
-    const char *digit = text + strspn(text, "+-");
-    for (*offset = 0; *digit; digit++)
-      *offset = 10 * *offset + (*digit - '0');
-    *offset *= text[0] == '-' ? -1 : 1;
+  if (scaling[1] == 0.0 || strspn(text, "+-0123456789") != strlen(text)) {
+    *offset = (__int128)scaling[1];
+    return MILL_OK;
   }
+  /* take TZERO from the digits of text, since a double cannot hold every 64-bit integer */
+  *offset = 0;
+  for (const char *digit = text + strspn(text, "+-"); *digit; digit++)
+    *offset = 10 * *offset + (*digit - '0');
+  *offset *= text[0] == '-' ? -1 : 1;
   return MILL_OK;
 }
 

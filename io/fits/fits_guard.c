@@ -115,7 +115,7 @@ static int parse_real(const char *text, double *out)
   return n > 0 && *end == '\0' && isfinite(*out);
 }
 
-/* Read a card's value, which begins at text + start. */
+/* Read a card's value, which begins at text + start.  CONTINUE may only continue a string. */
 static int parse_value(const mill_fits_place *at, const char *text, int start, int i_card,
                        card *out)
 {
@@ -400,6 +400,7 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
     memcpy(field->form, c->value, sizeof field->form);
   }
   if (i_type > 0 && i_type <= table->n_field) {
+    /* += because find_streams (fits_tiles.c) refuses more than one, even in a repeated TTYPE */
     table->field[i_type - 1].is_tile += strcasecmp(c->value, "COMPRESSED_DATA") == 0;
     table->field[i_type - 1].is_gzip += strcasecmp(c->value, "GZIP_COMPRESSED_DATA") == 0;
   }
@@ -423,8 +424,8 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
   return MILL_OK;
 }
 
-/* Is this card forbidden after the mandatory cards?  If some cards are repeated, CFITSIO uses the
- * last, which could contradict the checked card. */
+/* Is this card forbidden after the mandatory cards?  CFITSIO would use a repeated card, which could
+ * contradict the checked card. */
 static int is_out_of_place(const walk *w, const card *c, int *n_zimage)
 {
   static const char *const once[] = {"SIMPLE", "XTENSION", "BITPIX", "NAXIS", "PCOUNT",

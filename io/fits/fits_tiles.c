@@ -59,7 +59,7 @@ static int take_rice(const mill_fits_place *at, const mill_fits_table *table, im
   const mill_fits_key *zname = table->key[MILL_KEY_ZNAME], *zval = table->key[MILL_KEY_ZVAL];
   const int64_t bitpix = table->key[MILL_KEY_ZBITPIX][0].value;
   for (int i = 1; i <= 2; i++)
-    if ((zval[i].have || i == 1) &&
+    if ((zval[i].have || i == 1) && /* BYTEPIX may be missing */
         (strcmp(zname[i].text, name[i]) != 0 || zval[i].value < 1 || zval[i].value > 32))
       return ERROR_HDU(at, "parameter %d of RICE compression is %s = %lld; " BAD, i, zname[i].text,
                        (long long)zval[i].value);
@@ -81,8 +81,9 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
   for (int i = 0; i < hdu->n_axis; i++) {
     const mill_fits_key *key = &table->key[MILL_KEY_ZTILE][i + 1];
     const int64_t axis = table->key[MILL_KEY_ZNAXIS][i + 1].value;
-    /* a bad ZTILEn becomes 0, refused below; without ZTILEn a tile is one line of the image */
-    const int64_t tile = key->have ? (key->value < 0 ? 0 : key->value) : i == 0 ? axis : 1;
+    int64_t tile = i == 0 ? axis : 1; /* without ZTILEn a tile is one line of the image */
+    if (key->have)
+      tile = key->value < 0 ? 0 : key->value; /* 0 is refused below */
     if (axis < 1 || axis > INT32_MAX || tile < 1 || tile > axis)
       return ERROR_HDU(at, "axis %d: %lld pixels in tiles of %lld, not 1 to all pixels; " BAD,
                        i + 1, (long long)axis, (long long)tile);
@@ -107,7 +108,7 @@ static int take_axes(const mill_fits_place *at, const mill_fits_table *table, in
 static int find_streams(const mill_fits_place *at, const mill_fits_table *table, const image *im,
                         stream_column *stream, int *n)
 {
-  static const char codes[] = "LXBAIJEKDCM"; /* of TFORM; bytes: of one element */
+  static const char codes[] = "LXBAIJEKDCM"; /* of TFORM (field_bytes); bytes: of one element */
   static const int bytes[] = {1, 1, 1, 1, 2, 4, 4, 8, 8, 8, 16};
   int n_tile = 0, n_gzip = 0, has_rice = 0;
   int64_t offset = 0;
@@ -146,18 +147,18 @@ static int find_streams(const mill_fits_place *at, const mill_fits_table *table,
 static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix, const image *im)
 {
   const int is_4 = im->byte_pix == 4, is_2 = im->byte_pix == 2;
-  const int fs_bits = is_4 ? 5 : is_2 ? 4 : 3;  /* bits that store a block's fs */
+  const int fs_bits = is_4 ? 5 : is_2 ? 4 : 3;  /* bits that store fs + 1 at a block's start */
   const int fs_max = is_4 ? 25 : is_2 ? 14 : 6; /* fs of a block stored unpacked */
   const int64_t end = 8 * n_bytes;
   int64_t at = 8 * im->byte_pix; /* position in bits; the first pixel is not coded */
   for (int64_t i = 0; i < n_pix; i += im->n_block) {
     const int64_t n = n_pix - i < im->n_block ? n_pix - i : im->n_block;
-    int fs = 0;
+    int fs = 0; /* number of low bits stored of each difference of pixels */
     if (at + fs_bits > end)
       return 0;
     for (int j = 0; j < fs_bits; j++, at++)
       fs = fs << 1 | (bytes[at / 8] >> (7 - at % 8) & 1);
-    fs--; /* low bits of each difference of pixels; -1: all differences are 0 */
+    fs--; /* -1: all differences are 0 */
     if (fs > fs_max)
       return 0;
     if (fs == fs_max)
@@ -256,7 +257,7 @@ static int check_tiles(const mill_fits_place *at, const mill_fits_guard *guard,
       if (mill_fits_read_at(guard->fd, tile, n_byte,
                             tiles->data_start + table->heap_start + start) != n_byte ||
           !(s->kind == STREAM_RICE ? good_rice(tile, n_byte, n_pix, im)
-                                   : good_gzip(tile, n_byte, 8 * n_pix)))
+                                   : good_gzip(tile, n_byte, 8 * n_pix))) /* pixels: <= 8 bytes */
         return ERROR_HDU(at, "the compressed data of tile %lld are damaged: make the file again",
                          (long long)i_row + 1);
     }

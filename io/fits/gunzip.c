@@ -189,9 +189,9 @@ static void lock_shared(int lock, double end_s)
     sleep_s(FIRST_PAUSE_S);
 }
 
-/* Unlock the folder, and wait until it may have room.  *is_alone 1: it is now locked exclusively:
- * no other thread or rank has a file there.  Fail if waiting cannot help: with *is_alone 1 before,
- * or if this thread has a file there (n_held), as two such threads would wait for each other. */
+/* Unlock the folder, and wait until it may have room.  Fail if this thread has a file there
+ * (n_held): two such threads would wait for each other.  Set *is_alone to 1 if the folder is now
+ * locked exclusively, so no other thread or rank has a file there.  A later call then fails. */
 static int wait_for_room(const unpacker *u, int lock, double end_s, double *pause_s, int *is_alone)
 {
   const int can_wait =

@@ -318,7 +318,7 @@ int mill_h5_shape(const mill_h5_file *file, const char *name, int n_dim, size_t 
   for (int i = 0; i < n_dim; i++)
     if (__builtin_mul_overflow(n_byte, dim[i], &n_byte))
       n_byte = SIZE_MAX; /* a later dimension of 0 still gives 0 */
-  /* few bytes can claim any shape: refuse more than the file's bytes can unpack to */
+  /* A damaged shape could take all memory: refuse one that the file's bytes cannot unpack to. */
   if (n_byte / MAX_PACKING > file_bytes)
     return MILL_ERROR(file->code,
                       DATASET("claims %zu bytes, more than the file's %llu bytes can hold, even "

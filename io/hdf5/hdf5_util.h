@@ -15,7 +15,7 @@ typedef struct mill_h5_file {
   const char *path; /**< for messages, borrowed */
 } mill_h5_file;
 
-/* end of messages about failed writes: HDF5 does not say that a disk is full */
+/* Messages about failed writes end with this text, because HDF5 does not report a full disk. */
 #define MILL_H5_MAKE_ROOM                                                                          \
   "; if the disk is full or a quota is used up, make room, then the same command continues"
 
@@ -54,8 +54,8 @@ int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file);
 /** Open read-only, without a file lock. */
 int mill_h5_open(const char *path, int code, mill_h5_file *file);
 
-/** Open the HDF5 file whose bytes are image [n_byte]; image NULL: create an empty file in memory.
- *  path: name for messages; if image is NULL, no file on disk may have this name. */
+/** Open the HDF5 file whose bytes are image [n_byte]; if image is NULL, create a file in memory.
+ *  path: name for messages; if image is NULL, no file may exist at path. */
 int mill_h5_open_image(const void *image, size_t n_byte, const char *path, int code,
                        mill_h5_file *file);
 

@@ -113,12 +113,12 @@ int mill_output_hold(const char *path, int *fd)
   return MILL_OK;
 }
 
-/* Identity of a file on any host: its size, and inode or time, as inodes may differ by host. */
+/* Marks of one file agree in size, and in inode or time: hosts may show different inodes. */
 typedef struct file_mark {
   int64_t inode, size, time_s;
 } file_mark;
 
-/* Return the mark of a file; -1: no file.  NFS shows changes only at an open. */
+/* Return a file's mark; all -1: no file.  Opens the file: NFS shows changes only at an open. */
 static file_mark mark_of(const char *path)
 {
   struct stat status;
@@ -165,7 +165,9 @@ int mill_output_still_there(const char *path, int fd, const mill_output_mark *ma
 {
   char link[64], target[PATH_MAX] = "", bytes[sizeof mark->bytes] = "";
   struct stat held, named;
-  const int is_known = fd >= 0 && fstat(fd, &held) == 0;
+  if (fd < 0)
+    return MILL_OK;
+  const int is_known = fstat(fd, &held) == 0;
   const int is_there = is_known && stat(path, &named) == 0 && held.st_dev == named.st_dev &&
                        held.st_ino == named.st_ino;
   if (is_there && mark->n > 0 && pread(fd, bytes, (size_t)mark->n, mark->at) >= 0 &&
@@ -174,7 +176,7 @@ int mill_output_still_there(const char *path, int fd, const mill_output_mark *ma
                       "%s was overwritten while this job wrote it, and its contents are lost: "
                       "remove it, then give the same command again to start over",
                       path);
-  if (fd < 0 || is_there)
+  if (is_there)
     return MILL_OK;
   if (is_known && held.st_nlink == 0)
     return MILL_ERROR(MILL_ERR_OUTPUT,

@@ -101,13 +101,14 @@ int mill_output_text(hid_t loc, const char *path, const char *name, const char *
 /** Read a scalar text dataset; the caller frees it with mill_free. */
 int mill_output_read_text(hid_t loc, const char *path, const char *name, char **text);
 
-/** A dataset of texts, each padded with zeros to n_byte bytes; n_dim 1: [n]; 0: one text.  A zero
- *  follows the last text.  The caller frees `text` with mill_free. */
+/** Texts of a dataset [n], each padded with zeros to n_byte bytes; a zero follows the last text.
+ *  The caller frees `text` with mill_free. */
 typedef struct mill_output_texts {
   char *text;
   size_t n_byte;
   int64_t n;
 } mill_output_texts;
+/** n_dim: 1, or 0 for a scalar dataset, which gives n = 1. */
 int mill_output_read_texts(hid_t loc, const char *path, const char *name, int n_dim,
                            mill_output_texts *out);
 

@@ -148,6 +148,7 @@ static int read_info(const mill_h5_file *file, mill_grid_info *info)
   MILL_CHECK(mill_h5_scan(file));
   MILL_CHECK(read_labels(file, info));
   MILL_CHECK(read_models(file, info));
+  /* read arms/arm0, arms/arm1 and so on, up to the first that is missing */
   for (grid_at(at, 0, ""); mill_h5_exists(file, at); grid_at(at, info->n_arm, "")) {
     if (info->n_arm == MILL_MAX_ARM)
       return REFUSED(file, "has more than %d arms", MILL_MAX_ARM);
@@ -200,7 +201,8 @@ static int read_rows(const mill_grid_file *file, const char *at, int n_pix, int 
     return REFUSED(&file->h5, "/%s cannot be opened: %s", at, mill_h5_reason());
   if (H5Tget_class(array.type) != H5T_FLOAT || H5Tget_size(array.type) > 8)
     return REFUSED(&file->h5, "/%s holds no floating-point numbers", at);
-  for (int i = 0, k = 1; i < n; i += k, k = 1) { /* k rows are adjacent, in file and memory */
+  for (int i = 0, k; i < n; i += k) {
+    k = 1; /* number of rows that are adjacent, in file and memory */
     while (i + k < n && row[i + k].key == row[i].key + k && row[i + k].place == row[i].place + k)
       k++;
     const hsize_t start[2] = {(hsize_t)row[i].key, 0}, count[2] = {(hsize_t)k, (hsize_t)n_pix};
@@ -230,7 +232,7 @@ int mill_grid_read(const mill_grid_file *file, int arm, int n, const int *model,
   }
   qsort(row, (size_t)n, sizeof *row, mill_by_key);
   grid_at(at, arm, "flux");
-  /* a crash while reading names this file, which is not to blame for later crashes */
+  /* only a crash during read_rows prints this file's name (io/hdf5/hdf5_crash.h) */
   mill_h5_opening(file->h5.path, file->h5.code);
   mill_h5_opened(file->h5.id);
   const int err = read_rows(file, at, file->info->arm[arm].n_pix, n, row, flux);

@@ -52,7 +52,7 @@ static int read_report(const mill_h5_file *file, mill_library *lib)
   return MILL_OK;
 }
 
-/* Read a library from path, or from image [n_byte], whose attribute hash may be 64 zeros. */
+/* Read a library from path, or from image [n_byte]; an unfinished image has 64 zeros as hash. */
 static int read_library(const char *path, const void *image, size_t n_byte, mill_library *lib)
 {
   int err = MILL_OK;

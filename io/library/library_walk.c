@@ -74,7 +74,8 @@ static void path_of(const walk *w, const char *name, char at[96])
 /* Enter a group, e.g. "arms/arm2/grid" by "arms/arm%d/grid", 2. */
 #define ENTER(w, ...) snprintf((w)->group, sizeof(w)->group, __VA_ARGS__)
 
-/* When reading, get a dataset's shape dim [n_dim]; fail unless least <= dim <= most. */
+/* When reading, get a dataset's shape dim [n_dim]; fail unless least <= dim <= most.  When
+ * digesting, keep dim, which the caller set from the library. */
 static int shape(const walk *w, const char *name, int n_dim, const size_t *least,
                  const size_t *most, size_t *dim)
 {
@@ -137,7 +138,7 @@ typedef struct attribute {
     name, kind, offsetof(type, member), sizeof(((type *)0)->member)                                \
   }
 
-/* Read an attribute into its struct member, or add the member to the digest. */
+/* READ: read an attribute of the group into its struct member, value.  DIGEST: digest value. */
 static int transfer(walk *w, const attribute *a, void *value)
 {
   const mill_h5_file *file = w->file;
@@ -337,7 +338,7 @@ static int walk_layer(walk *w, int i_layer, size_t most_out, mill_emulator *e)
 static int walk_error(walk *w, int i_arm, int n_pix, mill_model_error *error)
 {
   const size_t n = (size_t)n_pix;
-  size_t dim[2] = {(size_t)error->n_component, n};
+  size_t dim[2] = {(size_t)error->n_component, n}; /* when reading: 0 without components */
   char at[96];
   snprintf(at, sizeof at, "arms/arm%d/model_error", i_arm);
   const int is_there = w->way == READ ? mill_h5_exists(w->file, at) : error->fraction != NULL;
@@ -376,10 +377,10 @@ static int walk_arm(walk *w, int i_arm, int n_label, mill_arm *arm)
       shape(w, "wavelength", 1, SIZES(MILL_LIBRARY_MIN_PIX), SIZES(MILL_LIBRARY_MAX_PIX), &n_pix));
   arm->n_pix = noted(w, n_pix);
   MILL_CHECK(ATTRIBUTES(w, numbers, arm));
-  if (w->way != DIGEST) /* a fit does not depend on the origin */
-    MILL_CHECK(ATTRIBUTES(w, origin, arm));
-  if (w->way == READ)
+  if (w->way == READ) {
+    MILL_CHECK(ATTRIBUTES(w, origin, arm)); /* not digested: a fit does not depend on the origin */
     MILL_CHECK(MILL_ALLOC(n_pix, &arm->wave_aa));
+  }
   MILL_CHECK(array(w, "wavelength", F64, 1, &n_pix, arm->wave_aa));
   MILL_CHECK(integer(w, "log_flux", &e->log_flux));
   MILL_CHECK(walk_kind(w, arm));

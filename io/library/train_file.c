@@ -180,7 +180,7 @@ static int check_identity(const mill_h5_file *file, const char *identity)
 /* Read the scalars of an arm's training state, and refuse impossible ones. */
 static int read_numbers(const mill_h5_file *file, const char *at, int n_epoch, mill_train_state *s)
 {
-  double n_step = 0;
+  double n_step = 0; /* an integer; a double is exact up to 9e15 */
   MILL_CHECK(mill_h5_read_attr_int(file, at, "n_epoch", &s->n_epoch));
   MILL_CHECK(mill_h5_read_attr_int(file, at, "best_epoch", &s->best_epoch));
   MILL_CHECK(mill_h5_read_attr_int(file, at, "n_wait", &s->n_wait));

@@ -18,14 +18,14 @@ int mill_train_file_write(const char *path, const char *identity, int n_arm,
 /** Write the trained networks to a file, from which starmill/templates/train.py makes the library.
  *
  *  lib         mean and std of the labels, emulators of the arms
- *  model  [n]  rows of the grid file: n_train for training, then those held out
+ *  model  [n]  rows of the grid file: first the n_train training models, then those held out
  *
- *  One process alone.  MILL_ERR_OUTPUT. */
+ *  One process alone.  MILL_ERR_OUTPUT: the file cannot be written. */
 int mill_trained_write(const char *path, const mill_library *lib, int n, int n_train,
                        const int *model);
 
-/** Copy the name of the backend that trained a checkpoint to out [size]; without a file out becomes
- *  empty.  MILL_ERR_INPUT: not a checkpoint. */
+/** Copy the name of the backend that trained a checkpoint to out [size].  If there is no file, out
+ *  becomes empty.  MILL_ERR_INPUT: not a checkpoint. */
 int mill_train_file_backend(const char *path, size_t size, char *out);
 
 /** Read a checkpoint.

@@ -49,7 +49,7 @@ static int read_times(const mill_h5_file *file, size_t n, double **time)
 
 int mill_particle_read_field(const char *path, mill_particle_setup *s)
 {
-  size_t dim[1 + MILL_PARTICLE_DIM] = {1}, n_value = 1; /* dim: times, then points of each axis */
+  size_t dim[1 + MILL_PARTICLE_DIM] = {1}, n_value = 1; /* dim: times (or 1), points of each axis */
   MILL_OWNED double *value = NULL, *time = NULL, *coef = NULL;
   mill_particle_field *f = &s->field;
   MILL_AT_END(mill_h5_close) mill_h5_file file = {H5I_INVALID_HID, MILL_ERR_CONFIG, path};
@@ -66,7 +66,7 @@ int mill_particle_read_field(const char *path, mill_particle_setup *s)
     if (a >= s->n_dim)
       continue;
     MILL_CHECK(read_axis(&file, axis[a], dim[1 + a], &f->low[a], &f->spacing[a]));
-    const double length = s->high[a] - s->low[a];
+    const double length = s->high[a] - s->low[a]; /* a period's points leave out its end */
     f->periodic[a] = s->boundary[a] == MILL_PERIODIC &&
                      fabs(f->n_node[a] * f->spacing[a] - length) < 1e-6 * length;
   }

@@ -30,12 +30,12 @@ enum scope {
   POST /* in a sample */
 };
 
-/* Negative line.n_value: the run sets the column's length, made_for.length[-n_value]. */
+/* Values of line.n_value for columns whose length the run sets: made_for.length[-n_value]. */
 enum length { MODE_LENGTH = -6, MODES_LENGTH, GRID_LENGTH, DRAWS_LENGTH, PAR_LENGTH, COVAR_LENGTH };
 enum { ERROR_LENGTH = -5, FRAME_LENGTH, FORMAT_LENGTH, REDROCK_LENGTH, PATH_LENGTH };
 enum { WAVE_LENGTH = -2, FLUX_LENGTH };
 
-/* A line of a table: a column, or one column per label or arm, whose name replaces "%s". */
+/* A line of a table: a column, or one per label or arm; "%s" is the label's or arm's name. */
 typedef struct line {
   enum scope scope;
   const char *name;
@@ -420,7 +420,7 @@ mill_column *mill_columns_add(mill_columns *columns, const char *name, int type,
   return c;
 }
 
-/* Append a line's column.  i_value: the label's or arm's index in the struct member; others: 0. */
+/* Append a line's column.  i_value: index of label or arm in the struct's array; 0 if no array. */
 static void add(mill_columns *columns, const line *from, const owner *o, size_t i_value,
                 const made_for *m)
 {
@@ -463,7 +463,7 @@ int mill_columns_fits(const mill_library *lib, const char *where, int with, mill
   const made_for m = {.n_label = lib->n_label,
                       .n_arm = lib->n_arm,
                       .with = with,
-                      .length = {[-COVAR_LENGTH] = n_par * (n_par + 1) / 2,
+                      .length = {[-COVAR_LENGTH] = n_par * (n_par + 1) / 2, /* COVAR_LENGTH < 0 */
                                  [-PAR_LENGTH] = n_par,
                                  [-DRAWS_LENGTH] = n_draw * n_par,
                                  [-GRID_LENGTH] = MILL_N_DENSITY * n_par,

@@ -35,7 +35,7 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
   MILL_AT_END(mill_recorded_inputs_clear) mill_recorded_inputs inputs = {0};
   MILL_CHECK(mill_result_origin_read(file, path, &was));
   MILL_CHECK(mill_recorded_inputs_read(file, path, &inputs));
-  /* lost inputs first: settings, which list the arms of readable inputs, may differ as well */
+  /* Check for lost inputs first: without them the settings, which list all arms, may differ. */
   MILL_CHECK(mill_result_inputs_lost(&inputs, path, info, finished));
   const char *then = was.identity, *now = info->identity;
   if (strcmp(then, now) != 0) {
@@ -175,7 +175,8 @@ int mill_result_begun(const char *path, char *out, size_t size, int *is_new)
   return MILL_OK;
 }
 
-/* On rank 0, with --overwrite: if old files or PATH.new exist, write PATH.new to replace PATH. */
+/* On rank 0, with --overwrite: if old files or PATH.new exist, set file->path to PATH.new, which
+ * the run writes, and file->target to PATH, which it replaces. */
 static int settle_target(mill_result_file *file, const mill_run_info *info)
 {
   int is_begun = 0;
@@ -225,7 +226,7 @@ static int choose(mill_result_file *file, const char *path, const mill_run_info 
   MILL_CHECK(code);
   const int64_t n_failed =
       info->n_row - summary->n_status[MILL_STATUS_NOT_DONE] - summary->n_status[MILL_STATUS_FITTED];
-  /* finished, but failed rows are fitted again, or PATH.new has not yet replaced its target */
+  /* continue a finished result to fit failed rows again, or to let PATH.new replace its target */
   if (*found == MILL_FOUND_FINISHED && ((retry_failed && n_failed > 0) || file->target[0]))
     *found = MILL_FOUND_UNFINISHED;
   return MILL_OK;

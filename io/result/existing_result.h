@@ -32,7 +32,7 @@ typedef struct mill_result_peek {
 typedef struct mill_existing {
   char path[MILL_MAX_PATH];
   int is_new;       /**< 1: path is OUT.h5.new, begun by a start with --overwrite */
-  int found;        /**< 1: a result, see peek; 0: no file, or bad (peek.device may be set) */
+  int found;        /**< 1: a result, shown by peek; 0: no file, or bad (peek.device may be set) */
   char error[1024]; /**< why the file cannot be continued; empty if it can */
   mill_result_peek peek;
 } mill_existing;

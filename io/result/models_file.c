@@ -60,7 +60,7 @@ static int create_arm(hid_t file, const char *path, const mill_models_info *info
 /* Create the models file with all its space. */
 static int create(const char *path, const mill_models_info *info)
 {
-  enum { FLUX = 4, WAVE = 8, REST = 1 << 16 }; /* bytes: of a pixel; of attributes and groups */
+  enum { FLUX = 4, WAVE = 8, REST = 1 << 16 }; /* bytes: a pixel's flux, wavelength; metadata */
   int err = MILL_OK;
   const int64_t version = MILL_MODELS_FORMAT;
   hid_t file = H5I_INVALID_HID;
@@ -162,22 +162,24 @@ static int fill(mill_models_file *models, const char *path, const mill_models_in
                 const mill_mpi *mpi)
 {
   int err = MILL_OK;
-  int64_t hi, to;
-  const int64_t lo = mill_mpi_share(mpi, info->n_row, &hi);
-  const int64_t from = mill_mpi_share(mpi, info->n_exposure, &to);
+  int64_t row_end, exposure_end;
+  const int64_t row = mill_mpi_share(mpi, info->n_row, &row_end);
+  const int64_t exposure = mill_mpi_share(mpi, info->n_exposure, &exposure_end);
   mill_table *table = NULL, *catalog = NULL;
   mill_columns columns;
   MILL_TRY(open_arms(models, path, info));
   for (int a = 0; a < MILL_MAX_ARM; a++)
     if (models->arm[a])
-      MILL_TRY(mill_table_fill(mill_table_range(models->arm[a], from, to - from, NULL)));
+      MILL_TRY(mill_table_fill(
+          mill_table_range(models->arm[a], exposure, exposure_end - exposure, NULL)));
   mill_columns_of(MILL_TABLE_MODELS, NULL, &columns);
   MILL_TRY(mill_table_open(models->file, models->fd, path, "models", info->n_exposure, "", &columns,
                            &table));
   MILL_TRY(mill_table_open(info->result, -1, info->result_path, "catalog", info->n_row,
                            CATALOG_NAMES, NULL, &catalog));
-  for (int64_t at = lo; at < hi; at += BLOCK_ROWS)
-    MILL_TRY(write_block(info, catalog, table, at, hi - at < BLOCK_ROWS ? hi - at : BLOCK_ROWS));
+  for (int64_t at = row; at < row_end; at += BLOCK_ROWS)
+    MILL_TRY(write_block(info, catalog, table, at,
+                         row_end - at < BLOCK_ROWS ? row_end - at : BLOCK_ROWS));
   MILL_TRY(mill_output_sync(path, models->fd));
 done:
   mill_table_close(table);
@@ -310,7 +312,7 @@ int mill_models_open(const char *path, int overwrite, const mill_models_info *in
     MILL_TRY(mill_mpi_agree(mpi, fill(models, temporary, info, mpi)));
     MILL_TRY(mill_mpi_agree(mpi, mpi->rank == 0 ? mill_output_rename(temporary, real) : MILL_OK));
   }
-  temporary[0] = '\0';
+  temporary[0] = '\0'; /* the file has its final name: a failure does not remove it */
   MILL_TRY(mill_mpi_agree(mpi, open_arms(models, models->path, info)));
   *out = models;
 done:

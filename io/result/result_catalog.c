@@ -31,7 +31,7 @@ static void clear_group(group *g)
   memset(g, 0, sizeof *g);
 }
 
-/* Return the end of the group from file `first` on; BLOCK_ROWS limits it unless it is one file. */
+/* Return the end of the group from file `first` on, which has one file or up to BLOCK_ROWS rows. */
 static int end_of_group(const mill_run_info *info, int first)
 {
   int64_t n = 0;
@@ -65,7 +65,7 @@ static void pack_row(const mill_columns *columns, const mill_catalog_row *from, 
   mill_columns_set_crc(columns, row);
 }
 
-/* Pack exposure k of file i_file.  Without joining, exposure_file is NULL and FILE is i_file. */
+/* Pack exposure k of file i_file; FILE is i_file if index->exposure_file is NULL (not joined). */
 static void pack_exposure(const mill_columns *columns, const mill_file_index *index, int64_t k,
                           int32_t i_file, char *row)
 {

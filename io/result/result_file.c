@@ -22,7 +22,7 @@
 #include "src/system/version.h"
 #include "src/system/watchdog.h"
 
-/* Longest time to read or write a byte, and a row of 1 kB, s: the slowest disks have 10 MB/s. */
+/* Seconds to read or write a byte, and a row of 1 kB, on the slowest disks (10 MB/s). */
 static const double BYTE_S = 1e-7, ROW_S = 1e-4;
 
 /* ---- open ---- */
@@ -294,10 +294,11 @@ static int open_file(mill_result_file *file, const mill_run_info *info,
   mill_watch_again();
   MILL_CHECK(mill_output_check_shared(file->path, &file->mpi));
   MILL_CHECK(mill_mpi_agree(&file->mpi, open_tables(file, file->path)));
-  for (int64_t i = 0; i < file->n_row && is_new; i++)
-    mill_result_set_bit(file->wanted, i, 1);
   if (!is_new)
     MILL_CHECK(continue_rows(file, info, first_exposure, retry_failed));
+  else
+    for (int64_t i = 0; i < file->n_row; i++)
+      mill_result_set_bit(file->wanted, i, 1);
   return mill_mpi_agree(&file->mpi, mill_lock_keep(&file->lock));
 }
 
@@ -361,7 +362,8 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
   for (int a = 0; a < file->lib->n_arm; a++) {
     info.wave_aa[a] = wave_aa[a];
     info.n_pix[a] = n_pix[a];
-    n_byte += (wave_aa[a] ? 4.0 : 12.0) * n_pix[a] * (double)file->n_exposure; /* flux + waves */
+    /* bytes: 4 of flux, and 8 of wavelength unless all rows share it */
+    n_byte += (wave_aa[a] ? 4.0 : 12.0) * n_pix[a] * (double)file->n_exposure;
   }
   watch = mill_watch_begin(MILL_WATCH_START, BYTE_S * n_byte, "%s: opening the models", path);
   if (file->target[0]) { /* files get their names at the end */
@@ -434,7 +436,7 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
       code = mill_stored_rows_count(file->file, file->path, file->n_row, at, n, summary);
   }
   MILL_CHECK(mill_mpi_agree(&file->mpi, code));
-  static_assert(offsetof(mill_result_summary, n_status) == 0, "counts come first");
+  static_assert(offsetof(mill_result_summary, n_status) == 0, "counts come first; old is 0");
   MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, summary,
                                offsetof(mill_result_summary, wall_s) / sizeof(int64_t), MPI_INT64_T,
                                MPI_SUM, file->mpi.comm));

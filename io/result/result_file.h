@@ -37,7 +37,7 @@ typedef struct mill_run_info {
   const char *config;   /**< configuration in effect (YAML) */
   const char *command;  /**< the command line */
   const char *device;   /**< backend and kind of device of all ranks, e.g. "cpu x86-64-v4" */
-  /** Names of the two kinds of backend in column BACKEND; NULL: all ranks have the same kind. */
+  /** Values of column BACKEND for CPUs and GPUs; both NULL if all ranks use the same kind. */
   const char *cpu, *gpu;
   int backend; /**< this rank's kind, enum mill_row_backend */
   int n_thread;
@@ -76,8 +76,8 @@ enum mill_open_outcome { MILL_OPEN_NEW, MILL_OPEN_CONTINUE, MILL_OPEN_FINISHED }
 int mill_result_open(const char *path, int overwrite, int retry_failed, const mill_run_info *info,
                      MPI_Comm comm, mill_result_file **out, int *outcome);
 
-/** Set out [size] to PATH.new, which a run with overwrite continues, if it exists (*is_new 1), else
- *  to path; links are resolved.  Not collective. */
+/** Set out [size] to PATH.new if it exists (*is_new 1): a run with overwrite continues it.  Else
+ *  set out to path.  Links are resolved.  Not collective. */
 int mill_result_begun(const char *path, char *out, size_t size, int *is_new);
 
 /** Copy the rows still to be fitted: bits [n_row / 8 + 1], lowest bit first.  Thread-safe. */

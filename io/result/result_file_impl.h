@@ -56,11 +56,11 @@ struct mill_result_file {
   mill_result_queue both[2];
   uint8_t *wanted; /* bit 1: row still to be fitted */
   int is_closing;
-  int may_start; /* 0: the I/O thread waits; 1: it begins; -1: a rank has no thread, so it ends */
+  int may_start; /* I/O thread 0: waits; 1: begins; -1: ends, because a rank could not start one */
   mill_error_kept failure;                        /* first failed write */
   int (*meet)(void *context, const mill_mpi *io); /* set by mill_result_meet; NULL: none */
   void *meet_context;
-  double met_s; /* rank 0: time of the last call of meet; 0: some rank has not set meet */
+  double met_s; /* rank 0: mill_wall_s at the last call of meet; 0 until all ranks have set meet */
 
   pthread_t io_thread;
   /* used by the I/O thread alone */
@@ -86,8 +86,9 @@ struct mill_result_file {
 int mill_result_claim(mill_result_file *file, const char *path, const mill_run_info *info,
                       int overwrite, int retry_failed, int *found);
 
-/* ---- wanted_rows.c: one bit a row; the caller holds the mutex or is the only thread ---- */
+/* ---- wanted_rows.c ---- */
 
+/** Get or set a row's bit of `wanted`.  The caller holds the mutex or is the only thread. */
 int mill_result_bit(const uint8_t *bits, int64_t i);
 void mill_result_set_bit(uint8_t *bits, int64_t i, int value);
 

@@ -221,8 +221,8 @@ static int is_lost(const mill_input_file *then, const mill_input_file *now)
          (now->size < 0 || (now->size == then->size && now->mtime == then->mtime));
 }
 
-/* Fail unless the recorded path `then` and the path `now` name the same file.  If input is given,
- * they are its redrock file: the message has input, then what (": its redrock file was "). */
+/* Fail unless the recorded path `then` and the path `now` name the same file.  They name an input
+ * if input and what are NULL; else the redrock file of input: the message has input, then what. */
 static int check_path(const char *path, const char *folder, const char *input, const char *what,
                       const char *then, const char *now)
 {
@@ -287,7 +287,7 @@ int mill_result_inputs_check(const mill_recorded_inputs *was, const char *path,
 /* ---- repaired files ---- */
 
 /* Check a changed input, whose rows begin at `start` of the n_all rows of the result.  Fail if it
- * has another number of rows, format or frame (FRAMES), or if any of its rows is fitted. */
+ * has another number of rows, format or frame of wavelengths, or if any of its rows is fitted. */
 static int check_repaired(hid_t file, const char *path, const mill_input_file *then,
                           const mill_input_file *input, int64_t n_all, int64_t start)
 {
@@ -297,8 +297,8 @@ static int check_repaired(hid_t file, const char *path, const mill_input_file *t
       (n_row > 0 && (strcmp(then->format, input->format) || strcmp(then->frame, input->frame))))
     return MILL_ERROR(
         MILL_ERR_OUTPUT,
-        "%s: the input %s has changed: it has %lld selected rows now and had %lld "
-        "when the result was begun (%s %s, now %s %s): give it an --output of its own",
+        "%s: the input %s has changed: it has %lld selected rows now and had %lld when the result "
+        "was begun (format and frame %s %s, now %s %s): give it an --output of its own",
         path, input->path, (long long)input->n_row, (long long)n_row, then->format, then->frame,
         input->format, input->frame);
   MILL_CHECK(mill_stored_rows_count(file, path, n_all, start, n_row, &summary));
