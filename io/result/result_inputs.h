@@ -21,7 +21,7 @@ typedef struct mill_recorded_inputs {
 int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs *out);
 void mill_recorded_inputs_clear(mill_recorded_inputs *inputs);
 
-/** Path of input i, prefixed with the fit's folder if relative.  MILL_ERR_RANGE: too long. */
+/** Write the path of input i, after the fit's folder if relative.  MILL_ERR_RANGE: too long. */
 int mill_recorded_path(const mill_recorded_inputs *inputs, int i, char *out, size_t size);
 
 /** Is the path `now` the same file as the path `then`, which a fit in `folder` recorded? */
@@ -47,7 +47,7 @@ void mill_known_inputs_clear(mill_known_inputs *inputs);
 /** Find an input by its absolute path with links followed; NULL: none. */
 const mill_known_input *mill_known_inputs_find(const mill_known_inputs *inputs, const char *path);
 
-/** Absolute path of a file, with links followed if the file exists.  MILL_ERR_USAGE: too long. */
+/** Make a file's path absolute; follow links if the file exists.  MILL_ERR_USAGE: too long. */
 int mill_input_absolute(const char *name, char out[PATH_MAX]);
 
 /** Create /catalog/files and write it. */

@@ -33,7 +33,7 @@ int mill_result_layout_mark_unmodelled(hid_t file, const char *path);
  *  `models` would have gaps.  Call on one rank. */
 int mill_result_layout_check_modelled(hid_t file, const char *path, const char *models);
 
-/** Fail with this code unless the file is a result of this format version. */
+/** Fail with `code` unless the file is a result of this format version. */
 int mill_result_layout_check(hid_t file, const char *path, int code);
 
 /** Open a stored result, scan and check it (mill_h5_scan, mill_result_layout_check). */

@@ -80,7 +80,7 @@ static void write_many_models(mill_result_file *file)
 }
 
 /* Write the models of a queue, and pack its rows into messages to the ranks that own the rows.
- * n_message [2][owners.n] out: this rank's messages to each owner, for /fits, then for /epochs. */
+ * n_message [2][owners.n] out: how many messages each owner gets of /fits, then of /epochs. */
 static int prepare(mill_result_file *file, mill_result_queue *q, int64_t *n_message)
 {
   if (file->io.rank == 0) {
@@ -88,7 +88,7 @@ static int prepare(mill_result_file *file, mill_result_queue *q, int64_t *n_mess
     MILL_CHECK(mill_output_still_there(file->path, file->fd, &file->mark));
     MILL_CHECK(mill_models_still_there(file->models));
   }
-  if (file->own.code != MILL_OK)
+  if (file->own.code != MILL_OK) /* write_many_models failed */
     return mill_error_restore(&file->own);
   MILL_CHECK(write_models(file, q));
   const mill_waiting *rows[] = {&q->fits, &q->epochs};
@@ -114,8 +114,8 @@ static int take_row(void *context, int64_t at, const char *packed)
   return MILL_OK;
 }
 
-/* Write the rows that this rank owns, STATUS last: a row with a STATUS is complete.  TARGETID is
- * read from the file, since CRC covers it. */
+/* Write the rows that this rank owns; STATUS, the last column, completes a row.  The CRC covers
+ * TARGETID, which is in the file already: read it. */
 static int write_taken(mill_result_file *file)
 {
   const mill_columns *columns = &file->columns;
@@ -145,7 +145,7 @@ static int mark_unmodelled(mill_result_file *file)
 }
 
 /* Send each row of /fits (k = 0) and /epochs (k = 1) to the rank that owns and writes it.
- * n_message [2][owners.n]: all ranks' messages to each owner.  Collective over the I/O threads. */
+ * n_message [2][owners.n]: how many messages each owner gets.  Collective over the I/O threads. */
 static int write_rows(mill_result_file *file, const int64_t *n_message)
 {
   int err = MILL_OK, code = mark_unmodelled(file);
@@ -224,7 +224,7 @@ static int run_write(mill_result_file *file, int *ends)
   mill_result_queue *q = NULL;
   const double start_s = mill_wall_s();
   mill_range_begin(MILL_RANGE_WRITE);
-  mill_error_kept kept;
+  mill_error_kept kept; /* failure of this rank, or MILL_OK */
   mill_error_save(begin_write(file, &q), &kept);
   mill_result_set_busy(file, MILL_RESULT_WAITS);
   MILL_MPI(MPI_Allreduce(file->count, all, n_count(file), MPI_INT64_T, MPI_SUM, file->io.comm));
@@ -274,8 +274,9 @@ static int wants_write(const mill_result_file *file)
          (file->is_closing && (has_work(q) || !file->announced_closing));
 }
 
-/* With one rank: wait until wants_write() is true.  Look again write_interval seconds after the
- * first queued row or the last call of meet(), whichever came earlier. */
+/* With one rank: wait until wants_write() is true; write many queued models meanwhile.  Look again
+ * write_interval seconds after the first queued row or the last call of meet(), whichever came
+ * earlier.  Before both (from_s 0), wait until the queue wakes this thread. */
 static void await_own_write(mill_result_file *file)
 {
   MILL_LOCKED(&file->mutex);
@@ -370,7 +371,7 @@ static int await_write(mill_result_file *file)
     has_wanted |= wants;
     nap(file, has_wanted, &us);
   }
-  /* not long: rank 0 receives the request in its next await_write, or in settle_wishes */
+  /* a short wait: rank 0 receives the request in its next await_write, or in settle_wishes */
   MILL_CHECK_MPI(MPI_Wait(&told, MPI_STATUS_IGNORE));
   return MILL_OK;
 }
@@ -398,7 +399,7 @@ static void *io_main(void *context)
   pthread_mutex_lock(&file->mutex);
   while (file->may_start == 0)
     pthread_cond_wait(&file->work, &file->mutex);
-  ends = file->may_start < 0;
+  ends = file->may_start < 0; /* a rank could not start its thread */
   pthread_mutex_unlock(&file->mutex);
   if (ends)
     return NULL;

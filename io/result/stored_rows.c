@@ -217,7 +217,7 @@ int mill_damaged_rows_find(hid_t file, const char *path, const mill_run_info *in
     const int is_same = now->size == then[f].size && now->mtime == then[f].mtime;
     for (int64_t i = now->row_start; i < now->row_start + now->n_row; i++) {
       damaged->n_catalog += is_same && !(is_known[i] & GOOD_CATALOG);
-      if (is_known[i] != GOOD_CATALOG)
+      if (is_known[i] != GOOD_CATALOG) /* bad in /catalog, or BAD_FITS is set */
         mill_damaged_rows_add(damaged, i);
     }
   }

@@ -26,7 +26,7 @@ void mill_stored_rows_close(mill_stored_rows *rows);
 int mill_stored_rows_each(const mill_stored_rows *rows, int64_t start, int64_t end,
                           int (*take)(void *context, int64_t i, const char *row), void *context);
 
-/** STATUS of a packed row of /fits.  *is_whole 1: the row is done and its CRCs agree. */
+/** Return STATUS of a packed row of /fits.  *is_whole 1: the row is done and its CRCs agree. */
 int32_t mill_stored_row_status(const mill_stored_rows *rows, const char *row, int *is_whole);
 
 /** Store the names of the columns that the CRC covers, in order, as an attribute of dataset crc. */
@@ -44,8 +44,9 @@ void mill_damaged_rows_add(mill_damaged_rows *damaged, int64_t row);
 /** Describe damaged rows: "3 rows (4, 17, 20) are damaged: their CRC or STATUS is wrong". */
 const char *mill_damaged_rows_text(const mill_damaged_rows *damaged, char out[MILL_ROWS_TEXT]);
 
-/** Find damaged rows of /catalog, and of /fits if is_finished.  damaged->n_catalog omits files that
- *  differ from then [info->n_file]: they are written again.  MILL_ERR_OUTPUT, MILL_ERR_MEMORY. */
+/** Find damaged rows of /catalog, and of /fits if is_finished.  damaged->n_catalog omits files
+ *  changed since `then` [info->n_file]: they are written again.  MILL_ERR_OUTPUT,
+ *  MILL_ERR_MEMORY. */
 int mill_damaged_rows_find(hid_t file, const char *path, const mill_run_info *info,
                            const mill_input_file *then, int is_finished,
                            mill_damaged_rows *damaged);

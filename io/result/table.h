@@ -49,7 +49,7 @@ typedef struct mill_table_part {
   int first, end; /**< columns [first, end) */
   int64_t n;      /**< number of rows */
   int64_t start;  /**< if at is NULL: the part has the rows [start, start + n) */
-  /** [n] scattered rows, ascending.  key: row of the table; place: its index in `row` */
+  /** [n] any rows, ascending.  key: number of the row in the table; place: its index in `row` */
   const mill_keyed *at;
   char *row; /**< [places][stride] packed rows */
   size_t stride;
@@ -88,11 +88,11 @@ typedef struct mill_waiting {
  *  MILL_ERR_MEMORY. */
 int mill_waiting_add(mill_waiting *rows, const mill_columns *columns, int64_t at, char **row);
 
-/** Sort the rows by `at`, and return them as a part with all columns. */
+/** Sort the rows by their row in the table, and return them as a part with all columns. */
 mill_table_part mill_waiting_part(mill_waiting *rows, const mill_table *table);
 void mill_waiting_free(mill_waiting *rows);
 
-/** HDF5 type of a numeric enum mill_column_type, in file and memory; borrowed from HDF5. */
+/** Return the HDF5 type of a numeric enum mill_column_type.  The caller must not close it. */
 hid_t mill_column_hdf5_type(int type);
 
 /** The enum mill_column_type of an HDF5 type; -1: none. */

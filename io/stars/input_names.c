@@ -120,7 +120,7 @@ static const mill_input_entry *find_done(const mill_input_table *table, const ch
   if (!*redrock && mill_redrock_beside(name, beside, sizeof beside) != MILL_OK)
     return NULL;
   redrock = *redrock ? redrock : beside;
-  /* the redrock file is the same; or that fit used none, and a fit now would use none */
+  /* the redrock file is the same; or the listed fit used none, and a fit now would use none */
   const int is_same = entry->redrock_size > 0
                           ? is_as_it_was(redrock, entry->redrock_size, entry->redrock_mtime)
                           : !*redrock || !uses_redrock(config, name, redrock);
@@ -148,9 +148,9 @@ static int has_rows(const mill_known_inputs *known, const mill_input_entry *entr
   return 1;
 }
 
-/* Read the common result of the inputs done [n], which may be another run's by now, and set is_done
- * to 1 for each input whose rows are all done there.  is_output 1: the result is this run's output;
- * without a fitted row it will be overwritten, so no input is done. */
+/* Read the result in which, by the table, the inputs done [n] are done; by now it may be another
+ * run's.  Set is_done to 1 for each input whose rows are all done there.  is_output 1: the result
+ * is this run's output; without a fitted row it will be overwritten, so no input is done. */
 static int look_for(const done_input *done, size_t n, const mill_input_names *names, int is_output,
                     char *is_done)
 {
@@ -165,7 +165,7 @@ static int look_for(const done_input *done, size_t n, const mill_input_names *na
   MILL_CHECK(mill_result_open_stored(path, MILL_ERR_OUTPUT, &file));
   MILL_CHECK(mill_result_origin_read(file.id, path, &origin));
   MILL_CHECK(digest_settings(origin.identity, origin.hash, of_result));
-  /* unmasked: wave_mask: auto masks nothing in the files of some surveys */
+  /* wave_mask `auto` masks nothing in some surveys; results of these have the digest `unmasked` */
   if (strcmp(of_result, names->settings) != 0 && strcmp(of_result, names->unmasked) != 0)
     return MILL_OK;
   MILL_CHECK(mill_h5_shape(&file, "fits/STATUS", 1, &n_row));
@@ -223,7 +223,7 @@ static int read_inputs(const char *path, mill_known_inputs *known, mill_path_lis
   MILL_CHECK(mill_known_inputs_read(file.id, path, known));
   MILL_CHECK(mill_recorded_inputs_read(file.id, path, &was));
   if (getcwd(here, sizeof here) && strcmp(here, was.folder) == 0)
-    was.folder[0] = '\0';
+    was.folder[0] = '\0'; /* mill_recorded_path then returns paths as recorded */
   for (int i = 0; i < was.n_file; i++) {
     MILL_CHECK(mill_recorded_path(&was, i, name, sizeof name));
     MILL_CHECK(mill_path_list_add(own, name));
@@ -265,13 +265,14 @@ static int keep_own(const mill_input_request *request, const mill_input_table *t
   const int n_recorded = count_recorded(table, request->output, &known);
   if (list->n == 0 && n_recorded == 0)
     return MILL_ERROR(MILL_ERR_USAGE,
-                      "%s is unfinished, but other results of %s have all these inputs: remove it",
+                      "%s is unfinished, but other results listed in %s have all inputs of this "
+                      "run: remove the unfinished file",
                       request->output, request->input_table);
   for (size_t i = 0; i < list->n; i++) {
     MILL_CHECK(mill_input_absolute(list->path[i], path));
     n_waiting += !mill_known_inputs_find(&known, path);
   }
-  /* if the table lacks inputs of the finished result, go on: the run adds them to the table */
+  /* n_recorded < known.n: go on, since the run then adds the result's inputs to the table */
   if (existing->peek.finished && n_waiting > 0 && n_recorded == known.n)
     return MILL_ERROR(MILL_ERR_USAGE,
                       "%s is finished and lacks %zu inputs that are still to do: give another "

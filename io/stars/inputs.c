@@ -138,7 +138,7 @@ static int add_text(index_job *job, const char *text, size_t most, int32_t *n_by
   return MILL_OK;
 }
 
-/* Keep a file's rows, if keeps_all or within MILL_INDEX_BYTES per rank; else only its counts. */
+/* Above MILL_INDEX_BYTES per rank, keep only a file's counts and not its rows, unless keeps_all. */
 static void hold_rows(index_job *job, mill_file_index *index)
 {
   const int64_t n_byte =
@@ -171,7 +171,7 @@ static int index_file(index_job *job, const char *path, int i_file, file_facts *
   if (code == MILL_ERR_INPUT || code == MILL_ERR_RANGE) {
     mill_log_error("%s", mill_error_message());
     if (job->settings.config->join_by_name)
-      mill_log_warning("%s: stars of other files are fitted without it (join_by_name)", path);
+      mill_log_warning("%s is left out: stars of other files are fitted without its spectra", path);
     mill_file_index_clear(index);
     return add_text(job, mill_error_message(), MAX_ERROR, &facts->n_error);
   }
@@ -240,7 +240,7 @@ static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **fact
   return MILL_OK;
 }
 
-/* On rank 0: inputs that could not be read when the result `begun` was begun stay out of it. */
+/* On rank 0, mark inputs that were unreadable when the result `begun` was begun: they stay out. */
 static void leave_out(const char *begun, const mill_input_names *names, file_facts *facts)
 {
   MILL_AT_END(mill_h5_id_close) hid_t file = H5I_INVALID_HID;
@@ -268,7 +268,7 @@ static int cut_files(const mill_mpi *mpi, const mill_input_names *names, const c
     look_at_file(names->name[i], *facts + i);
   }
   MILL_CHECK(gather_facts(mpi, start, facts));
-  for (int r = 1; r <= mpi->size; r++) /* for now rank 0 has all files */
+  for (int r = 1; r <= mpi->size; r++) /* rank 0 changes and sends the facts of all files */
     start[r] = (int)names->n;
   leave_out(begun, names, *facts);
   MILL_CHECK(gather_facts(mpi, start, facts));
@@ -344,7 +344,7 @@ static int refuse_written_inputs(const mill_input_names *names, const file_facts
   return MILL_OK;
 }
 
-/* Barycentric and heliocentric velocities differ by at most 16 m/s, below the precision here. */
+/* Barycentric and heliocentric velocities differ by up to 16 m/s, below the spectra's precision. */
 static int is_solar(const char *frame)
 {
   return strcmp(frame, mill_frame_name(MILL_FRAME_BARYCENTRIC)) == 0 ||
@@ -372,7 +372,7 @@ static int refuse_mixed_frames(const mill_input_names *names, const file_facts *
   return MILL_OK;
 }
 
-/* Join each object's rows over all files; set facts: each file's joined rows and exposures. */
+/* Join each object's rows over all files.  Set each file's numbers of joined rows and exposures. */
 static int join_rows(const mill_mpi *mpi, const mill_config *config, const mill_input_names *names,
                      file_facts *facts, mill_inputs *inputs)
 {
@@ -394,12 +394,12 @@ static int join_rows(const mill_mpi *mpi, const mill_config *config, const mill_
   return MILL_OK;
 }
 
-/* Refuse duplicate and overwritten inputs; then make the table of files from their facts. */
+/* Refuse duplicate inputs and inputs that are also outputs; then make the table of all files. */
 static int build_table(const mill_input_names *names, const file_facts *facts,
                        const mill_file_roles *roles, mill_inputs *inputs)
 {
   int64_t n_exposure = 0;
-  const char *text = inputs->file_text;
+  const char *text = inputs->file_text; /* of each file: error, then path of its redrock file */
   MILL_CHECK(refuse_duplicates(names, facts));
   if (roles)
     MILL_CHECK(refuse_written_inputs(names, facts, roles));
@@ -424,7 +424,7 @@ static int build_table(const mill_input_names *names, const file_facts *facts,
   return MILL_OK;
 }
 
-/* Give all ranks the wavelengths of each arm's first exposure; NULL if any exposure differs. */
+/* Give all ranks the wavelengths of each arm, or NULL if exposures of the arm differ in these. */
 static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_layout *layouts,
                         mill_inputs *inputs)
 {
@@ -461,8 +461,8 @@ static void log_frames(const mill_inputs *inputs)
   for (int i = 0; i < inputs->n_file; i++) {
     const mill_input_file *file = &inputs->file[i];
     int64_t n_same = 0;
-    int first = file->format[0] ? -1 : i + 1; /* of this combination; i + 1: skip file i */
-    for (int j = 0; j < inputs->n_file && (first < 0 || first == i); j++)
+    int first = -1; /* first file of this combination; -1: file i is unreadable, without a format */
+    for (int j = 0; j < inputs->n_file && file->format[0] && (first < 0 || first == i); j++)
       if (strcmp(inputs->file[j].format, file->format) == 0 &&
           strcmp(inputs->file[j].frame, file->frame) == 0 && n_same++ == 0)
         first = j;
@@ -489,7 +489,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
                    .inputs = inputs,
                    .want_models = request->want_models,
                    .keeps_all = config->join_by_name};
-  *inputs = (mill_inputs){.tables = inputs->tables, .begun = inputs->begun};
+  *inputs = (mill_inputs){.tables = inputs->tables, .begun = inputs->begun}; /* set by the caller */
   memcpy(job.settings.arm_wanted, arm_wanted, sizeof job.settings.arm_wanted);
   for (int a = 0; a < MILL_MAX_ARM; a++)
     job.layout[a].first_file = INT_MAX;
@@ -569,7 +569,7 @@ int mill_inputs_load(void *context, int i_file, mill_file_index *index)
   mill_spectra *spectra;
   const int err = mill_inputs_open(context, i_file, &spectra, index);
   mill_spectra_close(spectra);
-  /* the output already has rows for this file: only a new start can leave the file out */
+  /* the result has rows for this file already, so this run cannot leave the file out */
   return err == MILL_ERR_INPUT || err == MILL_ERR_RANGE
              ? MILL_ERROR(MILL_ERR_STOPPED,
                           "%s; the file was readable before: give the same command again",

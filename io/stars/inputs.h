@@ -52,7 +52,7 @@ int mill_inputs_index(const mill_mpi *mpi, const mill_input_request *request,
 
 /** Open a file and index it again, without joining.  Not collective.
  *  The caller closes *spectra and clears *index.
- *  MILL_ERR_INPUT: unreadable, or the file or its redrock file has changed; MILL_ERR_RANGE. */
+ *  MILL_ERR_INPUT, MILL_ERR_RANGE: unreadable, or the file or its redrock file has changed. */
 int mill_inputs_open(const mill_inputs *inputs, int i_file, mill_spectra **spectra,
                      mill_file_index *index);
 

@@ -284,7 +284,7 @@ static int pair_spots(spot *s, int64_t n, double radius_deg, pair **pairs, int64
   return MILL_OK;
 }
 
-/* Set owner [n] to entry.owner of the rows at places key [n]; owner may be key.  Collective. */
+/* Look up the owners of the rows at places key [n].  `owner` may be `key` itself.  Collective. */
 static int ask_owners(const mill_mpi *mpi, const survey *mine, const int64_t *key, int64_t n,
                       int64_t *owner)
 {
@@ -385,7 +385,7 @@ static int join_near(const mill_mpi *mpi, survey *mine, double radius_deg)
   MILL_CHECK(
       mill_mpi_agree(mpi, pair_spots((spot *)(void *)told.record, told.n, radius_deg, &pairs, &n)));
   mill_exchange_free(&told);
-  while (n_left > 0) {
+  while (n_left > 0) { /* a connected owner may be in more pairs: they now link its new owner */
     MILL_CHECK(connect_once(mpi, mine, pairs, &n, &n_left));
     MILL_CHECK(settle_owners(mpi, mine));
   }
@@ -433,8 +433,8 @@ static void combine(entry *first, const entry *other)
   first->night = first->night == other->night ? first->night : -1;
 }
 
-/* Sort this rank's rows by owner into order [n_entry]: for each row, the owner (key) and the index
- * in owned->entry (place).  Leave out objects without a listed row: n_kept rows stay. */
+/* Sort this rank's rows by owner into order [n_entry] (key: owner, place: index in owned->entry).
+ * Keep only objects with a listed row (n_kept rows).  Set each entry's first_exposure. */
 static void order_rows(survey *owned, mill_keyed *order)
 {
   for (int64_t i = 0, n = 0; i < owned->n_entry; i++) { /* n: exposures before row i */
@@ -483,7 +483,7 @@ static int64_t list_parts(survey *owned, const mill_keyed *order, mill_join_part
 static int make_table(const mill_mpi *mpi, survey *owned, int n_file, const mill_keyed *order,
                       int64_t *n_row, int64_t *n_exposure, mill_join *join)
 {
-  int64_t n[2] = {owned->n_kept}, before[2] = {0, 0}, n_new = 0; /* [parts, exposures] */
+  int64_t n[2] = {owned->n_kept}, before[2] = {0, 0}, n_new = 0; /* parts, exposures */
   MILL_OWNED mill_join_part *part = NULL;
   MILL_OWNED mill_join_start *start = NULL;
   int code = MILL_OK;
@@ -501,7 +501,7 @@ static int make_table(const mill_mpi *mpi, survey *owned, int n_file, const mill
   MILL_CHECK_MPI(MPI_Exscan(n, before, 2, MPI_INT64_T, MPI_SUM, mpi->comm));
   if (mpi->rank == mpi->size - 1) /* the end of the last row */
     start[n_new++] = (mill_join_start){.part = n[0], .exposure = n[1]};
-  for (int64_t i = 0; i < n_new; i++) { /* count on from the ranks before */
+  for (int64_t i = 0; i < n_new && mpi->rank > 0; i++) { /* count on from the ranks before */
     start[i].part += before[0];
     start[i].exposure += before[1];
   }
@@ -554,7 +554,7 @@ done:
   return err;
 }
 
-/* Find the owner of each row, by name and then by position.  Send each row to its owner's rank. */
+/* Find each row's owner (first row of the object) by name, then by position.  Send it the row. */
 int mill_join_make(const mill_mpi *mpi, double radius_arcsec, const mill_star_list *stars,
                    const mill_star_tables *tables, const char *const *path, int n_file,
                    int file_start, int file_end, mill_file_index *index, int64_t *n_row,

@@ -60,7 +60,7 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, const mill_star_li
                    int file_start, int file_end, mill_file_index *index, int64_t *n_row,
                    int64_t *n_exposure, mill_join **out);
 
-/** Look up a star of the file at path.  MILL_ERR_CONFIG: two rows match the star's position. */
+/** Find a star of the file at path in the tables.  MILL_ERR_CONFIG: two rows have its position. */
 static inline int mill_star_entries_find(const mill_star_tables *tables, const char *path,
                                          const mill_catalog_row *star, mill_star_entries *out)
 {

@@ -161,7 +161,8 @@ static void hand_over(mill_reader *reader, mill_batch *batch)
   pthread_cond_broadcast(&reader->changed);
 }
 
-/* Return joined row `row` of file i, followed in memory by the next; NULL: rows are not joined. */
+/* Return joined row `row` of file i; it ends where element [1] begins.  NULL: rows are not
+ * joined. */
 static const mill_join_start *joined_of(const mill_reader *reader, int i, int64_t row)
 {
   const mill_join *join = reader->plan.inputs->join;
@@ -178,7 +179,7 @@ static const mill_join_part *parts_of(const mill_reader *reader, int i, int64_t 
   return joined ? &reader->plan.inputs->join->part[joined->part] : alone;
 }
 
-/* Return a row's number of exposures; *first_exposure: number of the first in the catalog. */
+/* Count a row's exposures.  Set *first_exposure to the first one's row in /catalog/exposures. */
 static int count_exposures(const mill_reader *reader, const source *s, int64_t row,
                            int64_t *first_exposure)
 {
@@ -234,7 +235,7 @@ static int read_part(worker *w, mill_batch *batch, int i, const int64_t *wanted,
   return mill_spectra_read(s->spectra, w->exposure, n_asked, &batch->part[p]);
 }
 
-/* Collect each star's segments from all parts; the segments of a part are in order of exposure. */
+/* Collect each star's segments from the batch's parts (one per file), which have them in order. */
 static int collect_segments(worker *w, mill_batch *batch)
 {
   int e = 0;
@@ -447,7 +448,7 @@ static int start_worker(mill_reader *reader, worker *w)
   w->n_source = reader->plan.inputs->join ? MAX_SOURCE : 1;
   for (int k = 0; k < w->n_source; k++)
     w->source[k].i_file = -1;
-  MILL_LOCKED(&reader->mutex);
+  MILL_LOCKED(&reader->mutex); /* the thread must not lower n_running before it is raised here */
   w->started = mill_thread_start(&w->thread, worker_main, w) == 0;
   reader->n_running += w->started;
   if (!w->started)

@@ -26,7 +26,7 @@ static inline int mill_reader_batches(int n_thread)
   return n_thread + MILL_READER_AHEAD;
 }
 
-/** Most rows, of one exposure each, that n_thread threads take ahead of the fits. */
+/** Return how many rows, of one exposure each, n_thread threads may take before they are fitted. */
 static inline int64_t mill_reader_rows_ahead(int n_thread)
 {
   const int64_t n_filled = (int64_t)mill_reader_batches(n_thread) * MILL_BATCH_EXPOSURES;

@@ -86,10 +86,10 @@ int mill_work_next(mill_work *work, int (*gives_up)(void *context), void *contex
       break;
     mill_schedule_sums(work->schedule, &sum);
     work->ended = first_chunk >= sum.n_chunk;
-    if (!work->ended) {
-      const int64_t n_left = sum.n_chunk - first_chunk;
-      work->n_taken += n_left < work->n_at_once ? n_left : work->n_at_once;
-    }
+    if (work->ended)
+      break;
+    const int64_t n_left = sum.n_chunk - first_chunk;
+    work->n_taken += n_left < work->n_at_once ? n_left : work->n_at_once;
     mill_schedule_begin(work->schedule, first_chunk, work->n_at_once, &work->walk);
   }
   return MILL_OK;

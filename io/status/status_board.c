@@ -247,7 +247,7 @@ int mill_board_check_path(const char *path)
   return MILL_OK;
 }
 
-/* Make a board, but do not write the status file yet. */
+/* Make a board, but not the status file yet.  The caller frees *out after a failure too. */
 static int make(const mill_mpi *mpi, const mill_board_plan *plan, mill_board **out)
 {
   mill_board *board = NULL;

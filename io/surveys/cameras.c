@@ -66,6 +66,7 @@ int mill_cameras_index(const mill_cameras *c, const mill_selection *select,
   if (!mill_selection_keeps(select, &(mill_candidate){row, objtype, 0, NAN}))
     return MILL_OK;
   MILL_CHECK(mill_file_index_alloc(index, c->n_camera, c->n_camera));
+  /* list each exposure once: its cameras follow each other */
   for (const mill_camera *camera = c->camera; camera < c->camera + c->n_camera; camera++) {
     if (camera > c->camera && camera[-1].exposure == camera->exposure)
       continue;
@@ -114,7 +115,7 @@ int mill_camera_plane(mill_cameras *c, const mill_camera *camera, enum mill_plan
   return MILL_OK;
 }
 
-/* Describe for messages where a camera's numbers are: column or row of an image. */
+/* Describe for messages where a camera's numbers are: in a column, or in a row of an image. */
 static const char *plane_text(const mill_cameras *c, const mill_plane *plane, char text[96])
 {
   const char *name = plane->name ? plane->name : "wavelengths";
@@ -271,8 +272,8 @@ static int is_good_pixel(const mill_channel *channel, int i)
          isfinite(channel->ivar[i]) && channel->ivar[i] > 0.0f;
 }
 
-/* Interpolate wavelengths that do not ascend between two good pixels, numbered `left` and `right`.
- * A pixel with an interpolated wavelength gets the line width of the pixel before it. */
+/* Between the good pixels `left` and `right`, interpolate wavelengths that do not ascend.  A pixel
+ * with an interpolated wavelength gets the line width of the pixel before it. */
 static void fill_gap(mill_single_spectrum *spectrum, int left, int right)
 {
   double *wave = spectrum->wave_aa;
@@ -341,7 +342,7 @@ static int repair_wave(const mill_cameras *c, const mill_camera *camera, mill_si
 
 /* A hole of more than MAX_HOLE pixels stays, and line-spread functions end there.  A spectrum of
  * fewer than MIN_GRID pixels is not filled: its steps may be multiples of one step by chance.
- * The grid's step is the least of AROUND steps nearby: if all are wide, the sampling is coarse. */
+ * The grid's step is the least of AROUND steps on a side: if all are wide, sampling is coarse. */
 enum { MAX_HOLE = 16, MIN_GRID = 32, AROUND = 12 };
 
 /* Return the least of the AROUND steps from pixel i on; 0 if the spectrum lacks some of them. */
@@ -353,9 +354,9 @@ static double least_step(const double *wave, int n, int i)
   return least;
 }
 
-/* Return the number of grid steps from pixel i to the next; 1 if no pixel is missing, or more than
- * MAX_HOLE are.  The grid's step is the larger of two least_step: that on the left and that on the
- * right of pixel i.  Add 1 to *n_odd if the distance is no multiple of the grid's step. */
+/* Return the number of grid steps between pixels i and i + 1; 1 if no pixel or more than MAX_HOLE
+ * pixels are missing.  The grid's step is the larger of least_step on the left and on the right of
+ * pixel i.  Add 1 to *n_odd if the distance is no multiple of this step. */
 static int count_steps(const double *wave, int n, int i, int *n_odd)
 {
   const double left = least_step(wave, n, i - AROUND), right = least_step(wave, n, i + 1);

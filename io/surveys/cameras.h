@@ -45,7 +45,7 @@ typedef struct mill_camera {
   mill_plane plane[MILL_N_PLANE];
 } mill_camera;
 
-/** A format's state, or the first member of its state; zero it before use. */
+/** State of a format with cameras, or the first member of this state; zeroed before use. */
 typedef struct mill_cameras {
   mill_fits_file *file; /**< borrowed */
   int64_t n_row;        /**< number of exposures, if each is a row; else 0 */
@@ -54,7 +54,7 @@ typedef struct mill_cameras {
   int64_t camera_room;
   mill_single_spectrum spectrum;
   /** Set line widths and edit the mask of the pixels just read, before holes are filled.  The
-   *  pixels' wavelengths are camera->wave_aa.  NULL: nothing to do. */
+   *  pixels' wavelengths are camera->wave_aa.  NULL: pixels stay as read. */
   int (*finish)(struct mill_cameras *cameras, const mill_camera *camera);
   int64_t row; /**< row of the exposure being read */
 } mill_cameras;
@@ -68,7 +68,7 @@ int mill_cameras_number(mill_cameras *cameras);
 
 /** Fill a zeroed index with the exposures of the file's only object, if `select` keeps the object.
  *  row, objtype: as in mill_candidate.  is_joint 1: one row of all exposures; 0: a row for each.
- *  Cameras must be sorted.  MILL_ERR_INPUT: mill_selection_check refuses the file. */
+ *  Call mill_cameras_number before.  MILL_ERR_INPUT: mill_selection_check refuses the file. */
 int mill_cameras_index(const mill_cameras *cameras, const mill_selection *select,
                        const mill_catalog_row *row, const char *objtype, int is_joint,
                        mill_file_index *index);
@@ -95,7 +95,7 @@ int mill_camera_plane(mill_cameras *cameras, const mill_camera *camera, enum mil
 int mill_camera_give(mill_cameras *cameras, mill_spectra *spectra, int i_exposure,
                      mill_camera *camera);
 
-/** Unit of a plane's fluxes after scaling: from its column or image, else from the primary HDU. */
+/** Find the unit of a plane's scaled fluxes from its column or image, else the primary header. */
 int mill_plane_unit(mill_fits_file *file, const mill_plane *plane, double scale,
                     char unit[MILL_FLUX_UNIT]);
 

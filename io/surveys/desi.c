@@ -146,7 +146,7 @@ static int open_arm(mill_desi_file *file, mill_desi_arm *a)
     int64_t axis[3] = {a->n_pix, file->n_spec, 0};
     if (i == DESI_RESOLUTION) {
       const mill_fits_hdu *hdu = &file->fits->guard->hdu[i_hdu[i]];
-      axis[1] = hdu->n_axis == 3 ? hdu->axis[1] : 1;
+      axis[1] = hdu->n_axis == 3 ? hdu->axis[1] : 1; /* 1: check_image refuses the HDU */
       axis[2] = file->n_spec;
       if (axis[1] < 1 || axis[1] > MILL_MAX_DIAG || axis[1] % 2 == 0)
         return MILL_ERROR_HDU(

@@ -107,7 +107,8 @@ static int read_division(mill_desi_file *file, mill_catalog_row *all)
 
 #define NO_FIBERMAP "has no FIBERMAP: all its spectra are taken, sky and bad fibers too; "
 
-/* Without FIBERMAP, take all spectra, and TARGETID from SCORES, which has the same rows. */
+/* Without FIBERMAP, select all spectra; read TARGETID from SCORES if this has a row per
+ * spectrum. */
 static int do_without_fibermap(mill_desi_file *file, const mill_selection *select,
                                mill_fits_values *map, const char **warning)
 {
@@ -158,7 +159,7 @@ static int32_t shared(const int32_t *column, const mill_keyed *key, int64_t n)
   return first;
 }
 
-/* Mean MJD of n exposures; a forbidden FIBERSTATUS bit leaves an exposure out.  NaN: none left. */
+/* Return the mean MJD of the exposures [n] whose FIBERSTATUS has no forbidden bit; NaN: none. */
 static double mean_mjd(const mill_fits_values *exposures, const mill_keyed *key, int64_t n,
                        uint64_t allowed)
 {
@@ -210,7 +211,7 @@ static int fill_from_exposures(mill_desi_file *file, uint64_t allowed, mill_fits
   }
   for (int64_t i = 0; i < file->n_spec; i++) {
     const int64_t id = map[ID].i64[i]; /* -1: no identifier */
-    const mill_keyed *target =
+    const mill_keyed *target =         /* found by its first member, key */
         id == -1 ? NULL : bsearch(&id, key, n_target, sizeof *key, mill_by_int64);
     for (int k = EXP; target && k <= NIGHT; k++) /* EXP, TILE, NIGHT */
       if (!map[k].there)
@@ -242,7 +243,7 @@ static int find_classes(mill_desi_file *file, const mill_selection *select, int 
         mill_fits_table_int64(file->fits, file->i_fibermap, mill_target_column(i), &value, &found));
     n_early += is_early && found;
     n_main += !is_early && found;
-    for (int64_t k = 0; k < file->n_spec; k++)
+    for (int64_t k = 0; k < file->n_spec; k++) /* without the column, value is 0 */
       (*in_class)[k] |= (((uint64_t)value[k] & bits) != 0) << is_early; /* bit 0: main; 1: early */
     mill_free(value);
     value = NULL;
@@ -257,7 +258,7 @@ static int find_classes(mill_desi_file *file, const mill_selection *select, int 
   return MILL_OK;
 }
 
-/* Fail unless SCORES has the same rows as FIBERMAP, if there is one, in the same order. */
+/* Fail unless SCORES has a row per spectrum and, if both have TARGETID, the order of FIBERMAP. */
 static int check_scores(mill_desi_file *file, int i_scores, const int64_t *target_id)
 {
   int found = 0;
@@ -277,7 +278,7 @@ static int check_scores(mill_desi_file *file, int i_scores, const int64_t *targe
   return MILL_OK;
 }
 
-/* Set *sn [n_spec] to the largest S/N of the fitted arms, taking the same kind of S/N for all. */
+/* Set *sn [n_spec] to the largest S/N of the fitted arms.  All arms use the same kind of column. */
 static int read_scores(mill_desi_file *file, const mill_selection *select, const int64_t *target_id,
                        double **sn)
 {
@@ -361,7 +362,7 @@ static void take_redshift(const mill_redrock *redrock, mill_catalog_row *row)
   row->kind = match ? match->kind : (mill_kind){.z = NAN};
 }
 
-/* Add the n kept FITS rows of a star to the index as one row; all: header values of all rows. */
+/* Add the n kept FITS rows of a star to the index as one row.  all: the values from headers. */
 static void add_row(const char *path, const mill_fits_values *map, const mill_catalog_row *all,
                     const mill_redrock *redrock, const mill_keyed *kept, int64_t n,
                     mill_file_index *index)
@@ -370,7 +371,7 @@ static void add_row(const char *path, const mill_fits_values *map, const mill_ca
   const int32_t tile_id = shared(map[TILE].i32, kept, n), night = shared(map[NIGHT].i32, kept, n);
   *row = *all;
   mill_fits_fill(path, wish, N_WISH, map, kept[0].place, row);
-  row->healpix = row->healpix >= 0 ? row->healpix : all->healpix;
+  row->healpix = row->healpix >= 0 ? row->healpix : all->healpix; /* table, else header */
   row->uniqpix = row->uniqpix >= 0 ? row->uniqpix : all->uniqpix;
   /* -1 if the exposures differ; the header's value if the table has none */
   row->tile_id = tile_id >= 0 ? tile_id : tile_id == SEVERAL ? -1 : all->tile_id;

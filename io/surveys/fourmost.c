@@ -36,7 +36,7 @@ static int recognise(const mill_fits_guard *guard)
 
 /* ---- structure -------------------------------------------------------- */
 
-/* Find the tables of a container, or the table of a single spectrum (i_target -1). */
+/* Find SPECTAB and FIBMETATAB or, in a file of one spectrum (i_target -1), its table. */
 static int find_tables(fourmost *f)
 {
   mill_fits_file *file = f->cameras.file;

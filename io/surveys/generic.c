@@ -16,7 +16,7 @@ typedef struct exposure {
   int64_t first_row; /* lowest FITS row, which numbers the exposure in the index */
 } exposure;
 
-/* Kind of a row: FIRST of its exposure, a later row (FOLLOWS), excluded (APART, by set_apart). */
+/* FIRST: the first row of an exposure; FOLLOWS: a later row; APART: a row excluded by set_apart. */
 enum row_kind { FOLLOWS, FIRST, APART };
 enum { NAME, ARM };
 
@@ -88,8 +88,8 @@ static int check_arms(generic *g)
   return MILL_OK;
 }
 
-/* Exclude a row: it becomes an exposure without a name, which cannot be read.
- * other: the row that it repeats or contradicts; -1: its name is empty or too long. */
+/* Exclude a row: it becomes an exposure of its own, without a name, and reading it fails.  other:
+ * the row that it repeats or contradicts; -1: its name is empty or too long. */
 static void set_apart(generic *g, int64_t row, int64_t id, int64_t other)
 {
   g->kind[row] = APART;
@@ -177,7 +177,7 @@ static int group_rows(generic *g, const mill_fits_values *v, const char **warnin
   MILL_CHECK(MILL_ALLOC(n_row, &g->exposure));
   MILL_CHECK(list_named(g, v[EXPOSURE].i64, key, &n));
   find_stars(g, v, key, star, n, warning);
-  n = drop_doubtful(g, key, n, v[ID].i64);
+  n = drop_doubtful(g, key, n, v[ID].i64); /* sorts key by star, EXPOSURE and row */
   for (int64_t i = 0; i < n; i++) {
     const row_key *k = &key[i];
     const int is_first = i == 0 || k->star != k[-1].star || k->id != k[-1].id;
@@ -218,7 +218,7 @@ static int vector_length(generic *g, int i, int64_t row, int64_t *length)
   return MILL_OK;
 }
 
-/* Set *n_pix to the pixels of a row; fail unless all its columns have as many elements. */
+/* Set *n_pix to a row's number of pixels.  Fail unless all vectors of the row have this length. */
 static int row_length(generic *g, int64_t row, int *n_pix)
 {
   int64_t length = 0, other;
@@ -285,8 +285,8 @@ static int check_ivar(const generic *g, const mill_camera *camera, const double 
   return MILL_OK;
 }
 
-/* Set sigma_aa (A).  A pixel without a width becomes bad, and gets its neighbour's width, since
- * line-spread functions of good pixels extend over bad pixels. */
+/* Check ivar, and set sigma_aa (A).  A pixel without a width becomes bad, and gets its neighbour's
+ * width, since line-spread functions of good pixels extend over bad pixels. */
 static int finish(mill_cameras *c, const mill_camera *camera)
 {
   generic *g = (generic *)c;

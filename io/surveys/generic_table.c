@@ -86,8 +86,8 @@ static int find_vector(mill_generic_table *t, int i, const char *name, int *foun
   return MILL_OK;
 }
 
-/* Fail if column FLUX has more values than its heap: if rows shared bytes, a small file could claim
- * any number of pixels. */
+/* Fail if column FLUX claims more values than its heap can hold: if rows shared bytes, a small file
+ * could claim any number of pixels. */
 static int check_heap(mill_generic_table *t)
 {
   const mill_generic_vector *flux = &t->vector[MILL_FLUX];
@@ -124,7 +124,7 @@ static int find_vectors(mill_generic_table *t)
                                                  [MILL_IVAR] = "IVAR",
                                                  [MILL_MASK] = "MASK",
                                                  [MILL_WIDTH] = "LSF_SIGMA"};
-  static const int lengths[] = {MILL_WAVE, MILL_WIDTH}; /* with a unit of length */
+  static const int in_aa[] = {MILL_WAVE, MILL_WIDTH}; /* vectors to be converted to A */
   char flux_unit[FLEN_VALUE], error_unit[FLEN_VALUE], unit[FLEN_VALUE];
   const mill_generic_vector *flux = &t->vector[MILL_FLUX];
   int found[MILL_N_PLANE] = {0};
@@ -144,7 +144,7 @@ static int find_vectors(mill_generic_table *t)
                               v->plane.name, (long long)v->length, (long long)flux->length);
   }
   for (int k = 0; k < 2; k++) {
-    mill_generic_vector *v = &t->vector[lengths[k]];
+    mill_generic_vector *v = &t->vector[in_aa[k]];
     char what[32];
     if (!v->plane.name)
       continue;
@@ -220,7 +220,7 @@ static int find_wavelengths(mill_generic_table *t)
   return MILL_OK;
 }
 
-/* Read medium and velocity frame of the wavelengths from the header of SPECTRA. */
+/* Read medium and velocity frame of wavelengths.  A configured `medium` overrides t->air later. */
 static int read_conventions(mill_generic_table *t, int medium)
 {
   char text[FLEN_VALUE] = "";

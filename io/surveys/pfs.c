@@ -45,7 +45,7 @@ static int take_width(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
-/* Take an image as a plane of the camera.  The first image sets n_pix. */
+/* Check image `name`, and make it a plane of the camera.  The first image sets camera->n_pix. */
 static int take_image(mill_cameras *c, mill_camera *camera, enum mill_plane_of plane,
                       const char *name, int n_axis)
 {
@@ -109,7 +109,7 @@ static int read_keyword_wave(mill_cameras *c, mill_camera *camera, int medium)
   return mill_single_linear_wave(c->file, i_hdu, &wcs, medium, n, camera->wave_aa, &camera->air);
 }
 
-/* Read visit and fibre (-1: observations differ or are missing), and the mean time. */
+/* Read visit and fibre (-1: observations differ or are missing), mean time, and is_medium. */
 static int read_observations(pfs *p, mill_camera *camera)
 {
   enum { VISIT, FIBER, ARM, TIME, N };

@@ -223,7 +223,7 @@ static int take_mwm(mill_cameras *c, const mill_camera *camera)
   return MILL_OK;
 }
 
-/* Compute the wavelengths of row i, undoing Astra's shift to rest by vel_km_s. */
+/* Compute the wavelengths of row i.  Undo Astra's shift to rest, the factor 1 - vel_km_s / c. */
 static int read_mwm_wave(mill_cameras *c, mill_camera *camera, int64_t i, double vel_km_s)
 {
   char what[96];

@@ -266,7 +266,7 @@ static int need_key(mill_fits_file *file, int i_hdu, const char *key, const char
   return MILL_OK;
 }
 
-/* Set *air by the keyword `key`: AWAV is air, WAVE vacuum.  Otherwise medium must be set. */
+/* Set *air by keyword `key`: AWAV 1, WAVE 0.  Else `configured` must say the medium. */
 static int read_medium(mill_fits_file *file, int i_hdu, const char *key, int configured, int *air)
 {
   char text[FLEN_VALUE] = "";

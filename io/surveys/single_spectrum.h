@@ -8,7 +8,7 @@ enum {
   MILL_SINGLE_MAX_PIX = 1 << 21 /**< most pixels of a spectrum; SDSS has 4600, models 1.6 million */
 };
 
-/** Pixels of a spectrum; zero it before use.  Its memory is reused for the next spectrum. */
+/** Pixels of a spectrum.  Zero the struct before use; the next spectrum reuses its memory. */
 typedef struct mill_single_spectrum {
   int capacity;
   double *wave_aa;        /**< [capacity]; this and all arrays are owned */
@@ -79,7 +79,7 @@ int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_w
  *
  *  is_alone       1: the table is one spectrum, with a pixel per row or all in one row;
  *                 0: each row is a spectrum
- *  n_pix  in/out  0: set it; else the column must have as many pixels
+ *  n_pix  in/out  0: set it; else the column must have n_pix pixels
  *
  *  MILL_ERR_INPUT: missing, not numbers, wrong length, or not 2 to MILL_SINGLE_MAX_PIX pixels. */
 int mill_single_column(mill_fits_file *file, int i_hdu, int is_alone, const char *column,
@@ -90,7 +90,7 @@ int mill_single_column(mill_fits_file *file, int i_hdu, int is_alone, const char
 int mill_single_numbers(mill_fits_file *file, int i_hdu, int number, int64_t i_row, int first,
                         int n_pix, double *out);
 
-/** First pixel with a wavelength that is not finite, not positive or not ascending; n_pix: none. */
+/** Return the first pixel whose wavelength is not finite, positive and ascending; n_pix: none. */
 int mill_single_disorder(int n_pix, const double *wave_aa);
 
 /** Fail with MILL_ERR_INPUT unless wavelengths are positive, finite and ascending.  The message
@@ -123,8 +123,8 @@ int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row
     .name = text, .as = MILL_AS_##type, .missing = none, .is_needed = needed, MILL_ROW_AT(member)  \
   }
 
-/** Read keywords into one row of values, as mill_fits_columns reads columns.  Each name of a wish
- *  is tried in turn in the headers i_hdu [n_hdu], until a value is found.
+/** Read keywords into one row of values, as mill_fits_columns reads columns.  Look for the first
+ *  name of a wish in all headers i_hdu [n_hdu], then for its other names.  The first value counts.
  *  none: a value that means missing; NAN: there is no such value. */
 int mill_single_keys(mill_fits_file *file, const int *i_hdu, int n_hdu, double none,
                      const mill_fits_wish *wish, int n_wish, mill_fits_values *values);

@@ -51,7 +51,7 @@ static int add_block(mill_arena *arena, size_t size)
   return MILL_OK;
 }
 
-/* Free all pieces but keep the memory, merged into one block, for the next pieces. */
+/* Forget all contents, but keep the memory, merged into one block, for the next batch. */
 static int arena_reset(mill_arena *arena)
 {
   size_t size = 0;
@@ -130,10 +130,10 @@ int mill_spectra_alloc(mill_spectra *spectra, size_t n_byte, void **out)
   return MILL_OK;
 }
 
-/* Set *out to the pixels of a piece.  They lie in `from` [n_row][n_pix], 4-byte numbers, and are
- * copied unless they are contiguous in the batch's memory.  from NULL: *out is NULL. */
-static int keep(mill_spectra *spectra, const mill_piece *p, const void *from, size_t n_row,
-                size_t n_pix, const void **out)
+/* Set *out to the piece's part of `from` [n_row][n_pix] (4-byte numbers), in the batch's memory.
+ * Copy it unless it already lies there in one block.  from NULL: *out is NULL. */
+static int keep_pixels(mill_spectra *spectra, const mill_piece *p, const void *from, size_t n_row,
+                       size_t n_pix, const void **out)
 {
   const size_t n = (size_t)p->n;
   const int is_contiguous = n_row == 1 || n == n_pix;
@@ -166,7 +166,7 @@ static int add_wave(mill_spectra *spectra, const mill_known_waves *known, mill_p
   return MILL_OK;
 }
 
-/* Compute the piece's sigma (A) from the arm's FWHM or resolving power. */
+/* If the piece has no sigma (A) yet, compute it from the arm's FWHM or resolving power. */
 static int add_sigma(mill_spectra *spectra, const mill_known_waves *known, mill_piece *p)
 {
   const mill_arm_rule *rule = &spectra->arm[p->arm];
@@ -188,7 +188,7 @@ static int keep_sigma(mill_spectra *spectra, const mill_piece *p, const float *f
 {
   float *scaled = NULL;
   if (factor == 1.0)
-    return keep(spectra, p, from, 1, n_pix, (const void **)out);
+    return keep_pixels(spectra, p, from, 1, n_pix, (const void **)out);
   MILL_CHECK(mill_spectra_alloc(spectra, (size_t)p->n * sizeof *scaled, (void **)&scaled));
   for (int i = 0; i < p->n; i++)
     scaled[i] = (float)(factor * from[p->first + i]);
@@ -215,16 +215,16 @@ static int fill_segment(mill_spectra *spectra, const mill_channel *channel,
     return MILL_OK;
   if (!channel->flux || !channel->ivar || (lsf == MILL_LSF_MATRIX && !channel->resolution))
     return MILL_BUG("%s: channel %s came without pixels", spectra->name, channel->name);
-  MILL_CHECK(keep(spectra, p, channel->flux, 1, n_pix, (const void **)&s->flux));
-  MILL_CHECK(keep(spectra, p, channel->ivar, 1, n_pix, (const void **)&s->ivar));
-  MILL_CHECK(keep(spectra, p, channel->mask, 1, n_pix, (const void **)&s->mask));
+  MILL_CHECK(keep_pixels(spectra, p, channel->flux, 1, n_pix, (const void **)&s->flux));
+  MILL_CHECK(keep_pixels(spectra, p, channel->ivar, 1, n_pix, (const void **)&s->ivar));
+  MILL_CHECK(keep_pixels(spectra, p, channel->mask, 1, n_pix, (const void **)&s->mask));
   const double width_error = spectra->settings.config->fit.lsf_width_error;
   s->width_error = width_error < 0.0 ? spectra->format->lsf_width_error : width_error;
   if (lsf == MILL_LSF_MATRIX) {
     s->n_diag = channel->n_diag;
     s->has_own_lsf = 1;
-    MILL_CHECK(keep(spectra, p, channel->resolution, (size_t)channel->n_diag, n_pix,
-                    (const void **)&s->resolution));
+    MILL_CHECK(keep_pixels(spectra, p, channel->resolution, (size_t)channel->n_diag, n_pix,
+                           (const void **)&s->resolution));
   } else if (lsf == MILL_LSF_SIGMA) {
     const double factor = channel->sigma_is_whole ? 1.0 : spectra->settings.config->lsf_factor;
     MILL_CHECK(keep_sigma(spectra, p, channel->sigma_aa, factor, n_pix, &s->sigma_aa));
@@ -291,7 +291,7 @@ static void sort_segments(mill_read_batch *batch)
   }
 }
 
-/* Empty the batch, clear the pointers of pieces into it, and let the format add its channels. */
+/* Empty the batch, with the arrays of known pieces, and let the format add its channels. */
 static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int waves_only,
                       mill_read_batch *batch)
 {

@@ -73,8 +73,8 @@ typedef struct mill_spectra_settings {
   mill_open_limits limits;
 } mill_spectra_settings;
 
-/** Why arms take a channel: their key `channel` names it, it has an arm's name, or else it is cut
- *  by wavelength. */
+/** Why arms take a channel: an arm's key `channel` names it, the channel has an arm's name, or else
+ *  it is cut by wavelength. */
 enum mill_channel_rule { MILL_BY_CHOICE, MILL_BY_NAME, MILL_BY_WAVE };
 
 /** Return the arms that take a channel, as bits; *rule: the rule that decided.  If the channel
@@ -87,7 +87,7 @@ int mill_spectra_threads(void);
 
 /** Open and check a file, and recognise its format.  One thread at a time may use a file; several
  *  threads may use different files if mill_spectra_threads() is 1.
- *  MILL_ERR_INPUT: unreadable; MILL_ERR_OUTPUT as mill_fits_guard_open. */
+ *  MILL_ERR_INPUT: unreadable; MILL_ERR_OUTPUT: the folder for unpacked files cannot be written. */
 int mill_spectra_open(const char *path, const mill_spectra_settings *settings, mill_spectra **out);
 void mill_spectra_close(mill_spectra *spectra); /* NULL is allowed */
 MILL_CLOSER(mill_spectra, mill_spectra_close)
@@ -119,7 +119,7 @@ int mill_spectra_flux_unit(mill_spectra *spectra, const mill_raw_segment *segmen
 /** "barycentric", "heliocentric", "topocentric" or "unknown". */
 const char *mill_frame_name(int frame);
 
-/** Return the frame whose name begins with the first n letters of text, ignoring case. */
+/** Return the frame whose name begins with n letters of text, any case; else MILL_FRAME_UNKNOWN. */
 int mill_frame_from_name(const char *text, size_t n);
 
 /* ---- called by formats while they read ------------------------------------------------------- */
@@ -168,7 +168,8 @@ typedef struct mill_format {
   int (*index)(void *state, const mill_selection *select, mill_file_index *index);
   /** Call mill_spectra_add for every channel of the exposures. */
   int (*read)(void *state, mill_spectra *spectra, const int64_t *exposure, int n);
-  /** FITS unit of a channel's fluxes as added; "" if unknown.  NULL: always unknown. */
+  /** Write the FITS unit of a channel's fluxes as `read` gives them; "" if unknown.  NULL:
+   *  always unknown. */
   int (*flux_unit)(void *state, const char *channel, char unit[MILL_FLUX_UNIT]);
   unsigned selects; /**< bits of enum mill_selects */
   /** [n_camera] used as arms if the configuration names none (mill_config_take_cameras) */

@@ -104,7 +104,8 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
       first++;
     while (end > first && wave[end - 1] > rule->max_aa)
       end--;
-    longest = (mill_piece){.arm = arm, .first = first, .n = end - first};
+    if (end > first)
+      known->piece[known->n_piece++] = (mill_piece){.arm = arm, .first = first, .n = end - first};
   } else
     for (int first = 0, end; first < n_pix; first = end) {
       const int arm = arm_of(spectra, mask, wave[first]);
@@ -198,7 +199,8 @@ int mill_spectra_know(mill_spectra *spectra, const mill_channel *channel, mill_k
   return err;
 }
 
-/* The key lsf names the source; auto: matrix, else sigma, else the configured width. */
+/* The key lsf names the line-spread function's source.  auto: the file's matrix, else the file's
+ * sigma, else the configured width. */
 int mill_spectra_lsf(const mill_spectra *spectra, const mill_channel *channel, int arm)
 {
   const mill_arm_rule *rule = &spectra->arm[arm];

@@ -44,7 +44,7 @@ typedef struct work_kind {
   /* smallest and largest number of parts (stars, models of a step, particles) */
   int64_t first, last;
   double (*size)(void); /* size of a part, in the kind's unit; NULL: 1 */
-  /* Run n parts and set *spent_s to the wall seconds; lower *n if there are fewer. */
+  /* Run *n parts and set *spent_s to the wall seconds.  If there are fewer stars, lower *n. */
   int (*run)(const crossover *c, int is_gpu, int64_t *n, double *spent_s);
 } work_kind;
 
@@ -296,7 +296,7 @@ static int keep(const crossover *c, const work_kind *kind, int64_t from)
   return MILL_OK;
 }
 
-/* Print from which size the GPU is faster, and store the size if --keep was given. */
+/* Print from which size the GPU is faster (see measure).  With --keep, store the size. */
 static int tell(const crossover *c, const work_kind *kind, int64_t from)
 {
   if (!c->gpu_name[0])
