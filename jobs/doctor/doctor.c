@@ -454,6 +454,7 @@ static void report_choice(doctor_job *job)
 {
   mill_doctor_report *r = &job->report;
   const mill_backend *backend = NULL;
+  /* "cuda" and "cuda+cpu" have failed if the ranks did not get their GPUs */
   int err = strncmp(job->backend, "cuda", 4) == 0 ? mill_error_restore(&job->gpu_failure) : MILL_OK;
   MILL_STEP(mill_backend_find(job->is_on_cpu ? "cpu" : job->backend, &backend));
   if (err != MILL_OK) {

@@ -52,5 +52,6 @@ void mill_velocity_count(mill_velocity_counts *counts, const mill_fit_result *re
  *  -1: air was taken for vacuum; 1: vacuum for air; 0: no.  *n: number of velocities. */
 int mill_medium_shift(const mill_velocity_counts *counts, double *median_km_s, int64_t *n);
 
-/** Collective: warn on rank 0 if mill_medium_shift of all ranks' rows is not 0. */
+/** Warn on rank 0 if the rows of all ranks together show a mistaken medium (mill_medium_shift).
+ *  Collective. */
 int mill_medium_hint(const mill_mpi *mpi, const mill_velocity_counts *mine);

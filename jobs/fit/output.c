@@ -147,11 +147,15 @@ int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
   if (out->outcome == MILL_OPEN_CONTINUE && !models && !was->unmodelled &&
       was->n_status[MILL_STATUS_FITTED] > 0)
     mill_log_warning("%s was begun with --models: give --models, or new rows lack models", output);
-  if (out->outcome == MILL_OPEN_FINISHED && models && call->mpi->rank == 0 &&
-      (was->unmodelled || access(models, F_OK) != 0))
-    mill_log_warning("%s %s; --overwrite fits all rows again", was->unmodelled ? output : models,
-                     was->unmodelled ? "has rows that were fitted without --models"
-                                     : "is gone, or has another name than in the finished fit");
+  const int wants_models = out->outcome == MILL_OPEN_FINISHED && models && call->mpi->rank == 0;
+  if (wants_models && was->unmodelled)
+    mill_log_warning("%s has rows that were fitted without --models; --overwrite fits all rows "
+                     "again",
+                     output);
+  else if (wants_models && access(models, F_OK) != 0)
+    mill_log_warning("%s is gone, or has another name than in the finished fit; --overwrite fits "
+                     "all rows again",
+                     models);
   if (out->outcome != MILL_OPEN_CONTINUE)
     memset(&out->existing, 0, sizeof out->existing); /* its rows do not count as done */
   mill_inputs_drop_index(inputs);
@@ -213,8 +217,8 @@ void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_
 
 /* ---- a finished star ---- */
 
-/* Write a row of the models' file: the models of segments [i, *end), all of one arm and exposure.
- * The rest of the row is NaN. */
+/* Write a row of the models' file: the models of segment i and of the next ones of the same arm and
+ * exposure.  *end gets the index after the last of them.  The rest of the row is NaN. */
 static int put_model(mill_star_output *o, const mill_star *star, int i, int *end)
 {
   int n = 0;

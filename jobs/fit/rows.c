@@ -148,8 +148,9 @@ static int compare_names(const void *a, const void *b)
   return strcmp(name[0], name[1]);
 }
 
-/* Set same [2] to two inputs with rows whose file names, which IDENTIFIERs contain, are equal.
- * SDSS and LAMOST are exempt: their IDENTIFIERs do not contain the file name. */
+/* Find two inputs with equal file names in different folders: IDENTIFIER, which contains the file
+ * name, does not tell their rows apart.  Set same [2] to their paths; leave it if there are none.
+ * Inputs without rows do not count, nor SDSS and LAMOST, whose IDENTIFIERs have no file name. */
 static int find_same_name(const mill_inputs *inputs, const char *same[2])
 {
   int n = 0;

@@ -49,6 +49,8 @@ static int choose_sampled(const mill_fit_options *options, mill_config *config)
   return mill_sampled_choose(options->fit, &wish, config);
 }
 
+/* Make the configuration: defaults, then --config or the configuration of the fit to sample, then
+ * the options.  Choose the libraries' files, and the paths of status file and stop file. */
 static int load_config(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_fit_options *options = call->options;
@@ -173,14 +175,14 @@ static int cut_as_in_fit(mill_fit_setup *setup)
 /* Make setup->lib represent all libraries: common wavelengths, joined names, one digest. */
 static int unite_libraries(mill_fit_setup *setup)
 {
-  int label[MILL_MAX_LABEL]; /* not used */
+  int label[MILL_MAX_LABEL]; /* mill_several_match needs it; not used here */
   mill_sha256 sha;
   setup->lib = setup->library[0];
   for (int k = 1; k < setup->n_library; k++) {
     MILL_CHECK(mill_several_match(&setup->lib, &setup->library[k], label));
     MILL_CHECK(mill_arms_in_common(&setup->library[k], &setup->lib));
   }
-  if (setup->start_library > 0)
+  if (setup->start_library > 0) /* `sample`: the sampled fit may have had more libraries */
     MILL_CHECK(cut_as_in_fit(setup));
   if (setup->n_library == 1)
     return MILL_OK;
@@ -227,6 +229,8 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
+/* Check the configured priors and read the table of priors, if there is one.  Rank 0 warns.  The
+ * job `sample` must use the table that its fit used, unless --prior-table gives another. */
 static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
 {
   mill_config *config = &setup->config;

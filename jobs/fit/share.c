@@ -19,7 +19,7 @@ static const double EVALUATION_S = 3e-3;
 enum complaint {
   NO_LSF,  /* left out: no line-spread function, and the library needs one */
   UNFIT,   /* left out: the pipeline refuses the arm's wavelengths */
-  BEYOND,  /* left out: a channel outside all arms; without an arm's bit, it sets bit 0 */
+  BEYOND,  /* left out: a channel outside all arms.  It has no arm, and sets bit 0 */
   ODD_LSF, /* suspect: the line-spread function's sigma is implausible */
   SHIFTED, /* suspect: the resolution matrix moves light */
   N_COMPLAINT
@@ -81,7 +81,7 @@ static void complain_of_range(const mill_library *lib, const char *path, const l
     first = fmin(first, exp(arm->ln_wave0));
     last = fmax(last, exp(arm->ln_wave0 + arm->ln_step * (double)(arm->n_pix - 1)));
   }
-  /* a spectrum that overlaps the library (less its margin) is in A: ask for no other unit */
+  /* A spectrum that overlaps the library is in A, even if it is skipped because of the margin. */
   const int overlaps = left->last_aa >= first && left->first_aa <= last;
   if (exp(left->first_aa) < last && exp(left->last_aa) > first)
     hint = "; are these ln of A? Write the wavelengths in A instead";
@@ -233,7 +233,8 @@ static int take_star(stars *s, mill_star *star, int *is_ready)
     star->try_all = (fit->info & MILL_INFO_TWO_MINIMA) != 0;
     star->is_several = (fit->info & (MILL_INFO_PAIR | MILL_INFO_EPOCHS)) != 0;
     star->start_chisq = fit->chisq_c_data;
-    /* M2LL shows whether the spectrum is the same; infinity: no check, as model or priors differ */
+    /* The fit compares M2LL, to find out whether the spectrum is the same.  Infinity: it does not,
+     * since the earlier fit had another model or other priors. */
     star->start_f = star->is_several || task->call->options->prior_table ? INFINITY : fit->m2ll;
   }
   MILL_CHECK(keep_segments(s, star, &left));

@@ -322,7 +322,8 @@ done:
     mill_library_clear(j->lib);
     MILL_FREE(j->split.model, j->mapped, j->lib);
   }
-  /* the others may wait for a rank without memory: MILL_ERR_MPI makes mill_mpi_job abort them */
+  /* If a rank has no memory, other ranks may wait for it: MILL_ERR_MPI makes mill_mpi_job abort
+   * them. */
   return err == MILL_ERR_MEMORY ? MILL_ERR_MPI : err;
 }
 

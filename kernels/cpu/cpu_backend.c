@@ -333,7 +333,8 @@ static void count_emulator(const mill_model *m, int n_slot, mill_slot *const *sl
     timing->emulate_s[p] += spent_s * n_row[p] / n_all;
 }
 
-/** Answer one slot's request in one arm.  part: scratch for the model, cut to the slot's pixels. */
+/** Answer one slot's request in one arm.  part: work space, in which cut_arm puts a model whose arm
+ *  has only the grid points that the slot's pixels need. */
 static void answer_slot(const mill_model *m, int arm, mill_slot *slot, const mill_workspace *work,
                         mill_model *part, mill_timing *timing, double *last)
 {
@@ -347,9 +348,10 @@ static void answer_slot(const mill_model *m, int arm, mill_slot *slot, const mil
   timing->pixel_s[phase_of(slot)] += lap_s(last);
 }
 
-/** Answer slots in an arm: at once if a slot's template is there, else in batches.  A batch's
- *  likelihoods follow its templates, while these are in cache.  Slots with stored > 0 share guess
- *  templates, which are stored. */
+/** Answer the requests of n active slots in an arm.  If a slot's template exists already, answer at
+ *  once.  Else emulate the templates of a batch of slots, then compute its likelihoods while the
+ *  templates are in cache.  A slot with stored > 0 starts at a guess template.  The first such slot
+ *  stores the template for the others (stored_begin, stored_end). */
 static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *active,
                        mill_lane *lane, double *last)
 {
@@ -492,7 +494,8 @@ static int cpu_advance(mill_device *d, const int *index, int n, int n_want, int 
   return MILL_OK;
 }
 
-/** mill_backend.collect: slots without a request have finished. */
+/** mill_backend.collect: give the results of slots without a request, which have finished.  No slot
+ *  is active until the next cpu_advance. */
 static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int *n_finished)
 {
   int n = 0;

@@ -123,8 +123,9 @@ static void body_density(mill_block *b, void *argument)
     }
 }
 
-/* Set the cloud's density to the sum of its parts.  In the binned form the sum is at nodes:
- * convolve it to grid points, axis by axis. */
+/* Set the cloud's density to the sum of its parts; NaN if the cloud has no width, so no kernel.
+ * In the binned form the sum is at nodes: convolve it to grid points, axis by axis, from one of the
+ * two arrays `work` to the other. */
 static void body_total(mill_block *b, void *argument)
 {
   task *t = argument;

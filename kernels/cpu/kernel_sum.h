@@ -74,7 +74,8 @@ static inline void mill_kernel_lines_make(const mill_particle_setup *s,
   l->low_cell = are_few ? (int)low_step : 0;
 }
 
-/** Sort particles of weight > 0 by cell (last axis plus shear).  Cell c begins at w->first[c]. */
+/** Sort particles of weight > 0 by cell.  A particle's cell follows from its coordinate on the last
+ *  axis plus the shear (density.h).  Particles of cell c begin at w->first[c]. */
 static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                     mill_kernel_work *w)
 {
@@ -120,8 +121,8 @@ static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_parti
 /** Load particles into the lanes: at most n, from the particle `from` on.  Returns 0 if all their
  *  kernels are 0 at the start point.
  *
- *  other           in   place of the line on the other axes
- *  delta           in   centre of the particles' cell less the start point of the line, grid steps
+ *  other           in   the line's coordinates on all axes but the last
+ *  delta           in   centre of the particles' cell minus the line's start point, in grid steps
  *  w->start        out  kernel of each lane at the start point; 0 in lanes without a particle
  *  w->up, w->down  out  the kernel is start * up^k * w->fade[k - 1] at the k-th point up the line,
  *                       and start * down^k * w->fade[k - 1] at the k-th point down the line */
@@ -275,7 +276,8 @@ static inline void mill_kernel_sum(const mill_particle_setup *s, const mill_part
       mill_kernel_cell(&lines, cell, w, out);
 }
 
-/** Spread each particle of a batch over its four nodes along each axis of out [n_node[0]].. */
+/** Spread each particle of a batch over its four nodes along each axis.  Adds to `out`, which has
+ *  n_node[a] nodes along axis a. */
 static inline void mill_kernel_spread(const mill_particle_setup *s, const mill_particle_kernel *k,
                                       const mill_particle_batch *batch, double *out)
 {

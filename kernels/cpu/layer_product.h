@@ -101,7 +101,8 @@ MILL_TILES(MILL_TILE)
 
 typedef void mill_tile(const mill_strip *, const mill_real *, const int *, mill_real *const *);
 
-/** Compute a layer (cpu_real.h) strip by strip, and a strip tile by tile. */
+/** Compute a layer (cpu_real.h) strip by strip, and a strip tile by tile.  Each tile first prefetches
+ *  a share of the next strip's weights, and its rows' outputs in the next strip. */
 void MILL_LAYER_PRODUCT(const mill_layer *layer, const void *weight_w, int n_row,
                         const mill_real *h, const int *value, mill_real *const *out)
 {
@@ -113,10 +114,10 @@ void MILL_LAYER_PRODUCT(const mill_layer *layer, const void *weight_w, int n_row
   const mill_real *weight = (const mill_real *)weight_w;
   const mill_real *bias = (const mill_real *)layer->bias;
   const int n_tile = (n_row + ROWS - 1) / ROWS;
-  const ptrdiff_t n_in = layer->n_in, strip = n_in * COLUMNS; /* weights of a strip */
+  const ptrdiff_t n_in = layer->n_in, strip = n_in * COLUMNS; /* number of a strip's weights */
   for (int c = 0; c < layer->n_out_pad; c += COLUMNS) {
     const mill_strip s = {layer->n_in, c, weight + n_in * (c - c % PANEL) + c % PANEL, bias + c};
-    const ptrdiff_t ahead = c + COLUMNS < layer->n_out_pad ? strip : 0;
+    const ptrdiff_t ahead = c + COLUMNS < layer->n_out_pad ? strip : 0; /* weights to prefetch */
     for (int t = 0; t < n_tile; t++) {
       /* tiles have nearly equal heights */
       const int row = n_row * t / n_tile, n = n_row * (t + 1) / n_tile - row;

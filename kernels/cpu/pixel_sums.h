@@ -171,7 +171,8 @@ MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, 
         a[k * nk + l] = row[q + l];
       v[k] = with_d[q + k];
     }
-    /* S = P t: a -= S^T E^T E S, v -= S^T E^T E D.  Row by row of E, so that loops vectorise. */
+    /* Eliminate the model error: a -= S^T E^T E S and v -= S^T E^T E D, where S = P t (symbols: top
+     * of this file).  The outer loop takes E row by row, so that the inner loops vectorise. */
     for (int e = 0; e < q; e++) {
       const double *at = with_s + (ptrdiff_t)e * nk;
       with_residual[e] = with_d[e];
