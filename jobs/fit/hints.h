@@ -32,8 +32,9 @@ typedef struct mill_width_use {
 void mill_width_note(mill_width_use *use, const mill_config *config, const mill_library *lib,
                      const mill_raw_segment *segment);
 
-/** Warn on rank 0 if this run took all rows (is_whole) but no segment used a configured width.
- *  Warn also if n_coarse of any rank is above 0.  mine: counts of this rank.  Collective. */
+/** Warn on rank 0 if this run took all rows (is_whole) but no segment used the configured resolving
+ *  power or FWHM.  Warn also if any rank has segments that the thinned grid is too coarse for
+ *  (n_coarse).  mine: counts of this rank.  Collective. */
 int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_width_use *mine,
                     int is_whole);
 

@@ -439,14 +439,15 @@ static int take_result(void *context, mill_star *star)
   int64_t n_done, n_failed;
   const mill_fit_result *result = star->result;
   mill_watch_end(s->watch); /* the I/O thread announces its own calls */
-  /* fit: a stop waits for the stars under way, so note their time; sample (of a fit): drops them */
+  /* In a fit, a stop waits for the stars under way: note how long they take.  `sample` gives these
+   * stars up. */
   if (!task->call->options->fit)
     mill_stop_watch_star(task->setup->stop, mill_wall_s() - star->taken_s);
   mill_stop_watch_write(task->setup->stop, mill_result_longest_write_s(task->out->result));
   const double start_s = mill_fit_meter_s(task);
   if (result->warn & MILL_WARN_NONFINITE || star->is_too_large)
     complain_star(task->inputs, star);
-  const double wait_s = mill_wall_s();
+  const double put_start_s = mill_wall_s();
   if (result->status == MILL_STATUS_OTHER_SPECTRUM) {
     mill_log_error("row %lld (counted from 0): its spectrum is not the one fitted in %s: restore "
                    "the inputs, or fit them again",
@@ -455,7 +456,7 @@ static int take_result(void *context, mill_star *star)
     mill_fit_result_init(star->result, &task->setup->lib, result->row, result->status);
   }
   MILL_TRY(mill_star_output_put(&task->out->star, star));
-  task->tally->put_wait_s += mill_wall_s() - wait_s;
+  task->tally->put_wait_s += mill_wall_s() - put_start_s;
   task->tally->n_put++;
   mill_velocity_count(&task->tally->velocities, result);
   mill_board_finished(task->out->board, result->status);

@@ -88,7 +88,8 @@ static void choose_left_out(uint64_t seed, int n, int n_left_out, unsigned char 
   }
 }
 
-/* List the good models in *good [*n]; the caller frees it by mill_free, also after a failure. */
+/* List the good models in *good [*n]; the caller frees it by mill_free, also after a failure.  *n
+ * must be 0 before. */
 static int find_good(const job *j, int *n, int **good)
 {
   int n_to_do = 0;
@@ -341,9 +342,11 @@ static int end_in_python(int argc, char **argv)
   const mill_option_table *table = &mill_library_train_table;
   MILL_TRY(mill_option_parse(table, argc, argv, NULL, text, &first));
   for (int i = 0; table->row[i].name; i++)
-    if (text[i] && strcmp(table->row[i].name, "help") == 0 && mill_option_helped(1, 0, table, NULL))
+    if (text[i] && strcmp(table->row[i].name, "help") == 0) {
+      mill_option_print_help(table, NULL, stdout);
       return mill_python_is_other_rank() ? 0
                                          : mill_error_exit_status(mill_text_flush(stdout, "help"));
+    }
   for (int i = 0; table->row[i].name; i++) {
     const mill_option *row = &table->row[i];
     if (row->kind == MILL_OPTION_HEADING)

@@ -63,7 +63,8 @@ done:
   return err;
 }
 
-/* Write r->identity: settings and data.  A checkpoint continues only if its own are the same. */
+/* Write r->identity, which describes settings and data.  A run continues a checkpoint only if the
+ * checkpoint's identity is the same. */
 static int identify(run *r)
 {
   const mill_train_networks *n = r->n;

@@ -514,7 +514,8 @@ static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int 
 /** mill_backend.store: all threads emulate equally many batches of templates with tangents. */
 static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, double *mean)
 {
-  /* templates of a batch: at most `most`; `each`, so that n_thread divides the number of batches */
+  /* A batch has at most `most` templates.  n_batch is the least multiple of n_thread for which the
+   * batches are small enough; `each` is their size. */
   const int most = (int)fmin(MILL_BATCH_ROWS / (1 + m->n_label), MILL_GROUP);
   const int n_least = (m->n_stored + most - 1) / most;
   const int n_batch = (n_least + d->n_thread - 1) / d->n_thread * d->n_thread;

@@ -254,14 +254,16 @@ static inline void mill_kernel_one(const mill_kernel_lines *l, const mill_partic
   }
 }
 
-/** Add the kernels of a batch to out [n_grid[0]]..., in units of a kernel's peak. */
+/** Add the kernels of a batch to `out`, an array over the points of the grid, in units of a
+ *  kernel's peak. */
 static inline void mill_kernel_sum(const mill_particle_setup *s, const mill_particle_kernel *k,
                                    const mill_particle_batch *batch, double *out)
 {
   mill_kernel_work *w = (mill_kernel_work *)batch->work;
   mill_kernel_lines lines;
   mill_kernel_lines_make(s, k, &lines);
-  /* steps above four widths: the ratios would overflow; a steep shear: too many cells */
+  /* Grid steps above four kernel widths would let the ratios of neighbouring points overflow.  A
+   * steep shear would need too many cells. */
   if (lines.rho2 > 16.0 || lines.n_cell > MILL_KERNEL_MAX_CELL) {
     for (int i = 0; i < batch->n; i++)
       if (batch->weight[i] > 0.0)

@@ -58,7 +58,8 @@ MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_rea
   mill_quad_put_global(&sum, to);
 }
 
-/** Multiply nr <= MILL_RESOLVE_ROWS rows by the resolution matrix for MILL_RESOLVE_TILE outputs. */
+/** Compute MILL_RESOLVE_TILE outputs of nr <= MILL_RESOLVE_ROWS rows times the resolution matrix.
+ *  Take four diagonals at a time: their inputs are x and the four inputs after it. */
 MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, ptrdiff_t pitch_res, const float *res,
                                    ptrdiff_t pitch, const mill_real *in, mill_real *out)
 {
