@@ -219,7 +219,8 @@ int main(int argc, char **argv)
     use_one_blas_thread(argv);
   }
   mill_h5_name_crashes();
-  /* ranks read files that another rank has open for writing; starmill uses its own locks */
+  /* HDF5's locks would stop ranks from reading a file that another rank has open for writing;
+   * starmill has its own locks */
   (void)setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
   /* make a write beyond the file size limit fail with a message: the signal would kill silently */
   signal(SIGXFSZ, SIG_IGN);

@@ -72,7 +72,8 @@ typedef struct mill_backend {
   /** Compute an arm's first n_stored guess templates in float32.  rows and mean have the layout of
    *  mill_model_arm.stored and stored_mean.  m: in host memory.  CPU backends only. */
   int (*store)(mill_device *device, const mill_model *m, int arm, float *rows, double *mean);
-  /** Add the times of the device since its opening to *total.  timing NULL: none are taken. */
+  /** Add the times of the device since its opening to *total.  The pointer timing is NULL in a
+   *  backend that takes no times. */
   void (*timing)(mill_device *device, mill_timing *total);
 } mill_backend;
 

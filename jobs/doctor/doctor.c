@@ -87,7 +87,7 @@ static int parse(int argc, char **argv, doctor_job *job)
 void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
 {
   va_list args;
-  const size_t n = strcspn(key, ".");
+  const size_t n = strcspn(key, "."); /* length of the key's topic, a new heading if it changes */
   if (strncmp(key, report->topic, n) != 0 || report->topic[n] != '\0') {
     snprintf(report->topic, sizeof report->topic, "%.*s", (int)n, key);
     printf("%s\n", report->topic);

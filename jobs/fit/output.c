@@ -96,7 +96,7 @@ static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
   for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
     if (s == MILL_STATUS_FITTED || !call->options->retry_failed)
       n_base += plan.base[s] = out->existing.peek.n_status[s];
-  /* a fitted row without its models is fitted again, so it does not count */
+  /* Fewer rows may be done than STATUS says: a fitted row without its models is fitted again. */
   plan.base[MILL_STATUS_FITTED] -= n_base - mill_result_n_done(out->result);
   if (device->backend->kind == MILL_BACKEND_CUDA)
     mill_cuda_probe_bus(plan.gpu_bus, sizeof plan.gpu_bus);
@@ -113,7 +113,8 @@ static double expected_rate(const mill_fit_call *call, const mill_fit_setup *set
   if (device->backend->kind != MILL_BACKEND_CPU)
     return mill_usual_gpu_rate() * core / mill_usual_core_rate(MILL_OPT_HYBRID);
   const double rate = device->n_thread * core;
-  /* next to GPUs, a CPU rank gets chunks for a quarter of its rate, so slow ranks end in time */
+  /* With GPUs in the run, a CPU rank gets chunks of a quarter of the size, lest the GPUs wait for its
+   * last chunk at the end. */
   return device->both[0] ? 0.25 * rate : rate;
 }
 
@@ -199,7 +200,8 @@ int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int e
   return err;
 }
 
-/* The error is saved and restored, since it names the run's failure. */
+/* Save the run's failure, which mill_board_free would replace by a failure of its own, and restore
+ * it for the caller. */
 void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_settled)
 {
   mill_error_kept kept;

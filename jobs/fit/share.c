@@ -288,8 +288,8 @@ static void note_memory(const stars *s)
                     mill_reader_batches(s->task->device->n_reader) * batch_bytes);
 }
 
-/* Take the reader's next batch.  Release s->before, the batch before the one that ends here: after
- * mill_pipeline_settle the pipeline has copied the pixels of s->before. */
+/* Take the reader's next batch.  The batch that was taken from until now becomes s->before.  The old
+ * s->before is released: mill_pipeline_settle waits until its pixels are copied. */
 static int next_batch(stars *s)
 {
   MILL_CHECK(mill_pipeline_settle(s->pipeline));

@@ -148,7 +148,7 @@ static void name_column(mill_label *label)
 static int map_values(size_t n, size_t stride, double *x, mill_label *label)
 {
   double sum = 0, square = 0;
-  const double first = x[0];
+  const double given = x[0]; /* for the message: x is changed below */
   const int is_teff = strcmp(label->name, "teff") == 0;
   for (size_t i = 0; i < n * stride; i += stride) {
     if (is_teff && !(x[i] > 0))
@@ -166,7 +166,7 @@ static int map_values(size_t n, size_t stride, double *x, mill_label *label)
     return MILL_ERROR(
         MILL_ERR_INPUT,
         "label %s is %g in all %zu spectra in use; leave it out or keep a wider range", label->name,
-        first, n);
+        given, n);
   for (size_t i = 0; i < n * stride; i += stride)
     x[i] /= label->std;
   return MILL_OK;

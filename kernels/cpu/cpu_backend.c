@@ -177,7 +177,8 @@ static int lane_reserve(mill_lane *lane, const mill_model *m)
   size_t count[MILL_N_WORK_COUNT], size[MILL_N_WORK_REGION] = {0};
   mill_workspace_counts(m->n_deriv, mill_n_pixel_row(m), m->max_pix_pad, m->max_seg_pix,
                         m->set.precision, m->guess_n, count);
-  /* arrays that a GPU keeps in shared memory: largest sizes */
+  /* mill_workspace_counts leaves out three arrays that a GPU keeps in shared memory: give them
+   * their largest sizes */
   count[MILL_COUNT_NORMAL] = MILL_MAX_CONT * MILL_MAX_CONT;
   count[MILL_COUNT_SOLVE] = MILL_MAX_CONT * (MILL_MAX_PAR + 3);
   count[MILL_COUNT_SUMS] = MILL_BLOCK_MAX_SUM;
@@ -452,7 +453,7 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
       mill_slot *slot = active[of[i]];
       mill_task task = {m, slot, &lane->work[0], 0, &lane->timing};
       if (slot->request == MILL_REQ_PEAK || slot->request == MILL_REQ_WEIGH)
-        mill_block_run(body_look, &task);
+        mill_block_run(body_look, &task); /* answer_arm skips these: they need no template */
       const int phase = phase_of(slot);
       if (slot != active[i]) /* a copy: move its sample and answer to the slot */
         take_ahead(m, slot, active[i]);

@@ -237,8 +237,8 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
       e.n_out = n > e.n_out ? n : e.n_out;
       n = n / s->n_node[s->n_dim - 1 - a] * s->n_grid[s->n_dim - 1 - a];
     }
-  /* Parts have at most FULL_PART particles.  If MOST_PART or PART_BYTES allows fewer parts, they are
-   * larger; PART_BYTES leaves at least 4 parts. */
+  /* Parts have at most FULL_PART particles.  If MOST_PART or PART_BYTES allows fewer parts, the
+   * parts are larger; PART_BYTES leaves at least 4 parts. */
   const int wanted = (s->n_particle + FULL_PART - 1) / FULL_PART;
   const int most = (int)(PART_BYTES / ((size_t)e.n_out * sizeof(double)));
   const int part = wanted < MOST_PART ? wanted : MOST_PART;

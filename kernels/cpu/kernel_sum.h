@@ -284,7 +284,8 @@ static inline void mill_kernel_spread(const mill_particle_setup *s, const mill_p
                                       const mill_particle_batch *batch, double *out)
 {
   double low[MILL_PARTICLE_DIM], inverse[MILL_PARTICLE_DIM], spacing;
-  /* nodes along the first and second axis; 1 if that axis is absent or last (loop over q) */
+  /* Loops j, e and q go over the nodes along the first, second and last axis.  An axis that is
+   * absent, or is itself the last, has one pass in the loops j and e. */
   const int n0 = s->n_dim > 1 ? 4 : 1, n1 = s->n_dim > 2 ? 4 : 1;
   for (int a = 0; a < s->n_dim; a++) {
     mill_node_axis(s, k, a, &low[a], &spacing);

@@ -101,8 +101,8 @@ MILL_TILES(MILL_TILE)
 
 typedef void mill_tile(const mill_strip *, const mill_real *, const int *, mill_real *const *);
 
-/** Compute a layer (cpu_real.h) strip by strip, and a strip tile by tile.  Before each tile, prefetch
- *  a share of the next strip's weights, and the next strip's outputs of the tile's rows. */
+/** Compute a layer (cpu_real.h) strip by strip, and a strip tile by tile.  Prefetch a share of the
+ *  next strip's weights before each tile, and the next strip's outputs of the tile's rows. */
 void MILL_LAYER_PRODUCT(const mill_layer *layer, const void *weight_w, int n_row,
                         const mill_real *h, const int *value, mill_real *const *out)
 {
