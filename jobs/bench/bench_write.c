@@ -74,8 +74,7 @@ static int make_run(const mill_bench *job, made_up *run)
   return mill_columns_fits(&job->lib, job->lib.name, 0, &run->columns);
 }
 
-/* Make the index of made-up file i_file: each row has one exposure, without a number (-1), of MJD
- * 59000.5.  Callback `load` of mill_run_info. */
+/* Make the index of made-up file i_file; callback `load` of mill_run_info. */
 static int make_index(void *context, int i_file, mill_file_index *index)
 {
   const made_up *run = context;
@@ -87,7 +86,7 @@ static int make_index(void *context, int i_file, mill_file_index *index)
     row->target_id = run->file[i_file].row_start + index->n_row;
     row->n_exposure = 1;
     row->first_exposure = index->n_row;
-    mill_file_index_add(index, index->n_row, -1, 59000.5);
+    mill_file_index_add(index, index->n_row, -1, 59000.5); /* no EXPID; any MJD */
   }
   return MILL_OK;
 }

@@ -347,7 +347,7 @@ static void report_no_gpus(doctor_job *job, const rank_gpu *all)
 {
   mill_doctor_report *r = &job->report;
   int n_without = 0, first = -1;
-  for (int i = job->mpi.size - 1; i >= 0; i--)
+  for (int i = job->mpi.size - 1; i >= 0; i--) /* backwards: `first` ends at the lowest rank */
     if (all[i].n_seen == 0) {
       n_without++;
       first = i;

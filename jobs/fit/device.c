@@ -92,8 +92,7 @@ static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
 /* Set device->backend to the backend `choice`, the same kind on all ranks. */
 static int agree_backend(const mill_fit_call *call, const char *choice, mill_fit_device *device)
 {
-  /* a plan needs no GPU: these entries stand for the backends "cuda" and "cuda+cpu" */
-  static const mill_backend planned[] = {
+  static const mill_backend planned[] = { /* stand-ins, as a plan needs no GPU */
       {.name = "cuda", .kind = MILL_BACKEND_CUDA, .default_slot = MILL_GPU_SLOTS},
       {.name = MILL_BACKEND_MIXED, .kind = MILL_BACKEND_CUDA, .default_slot = MILL_GPU_SLOTS}};
   const int is_mixed = strcmp(choice, MILL_BACKEND_MIXED) == 0;
@@ -118,8 +117,7 @@ const char *mill_fit_begun_on(const mill_fit_call *call, const mill_existing *ex
 }
 
 /* Replace the backend auto: keep the backend of a result to continue, else choose by n_row.  If all
- * ranks are on CPUs, also keep that result's instruction set, where all of them have it.  Only rank
- * 0 knows the result. */
+ * ranks are on CPUs that have it, keep the result's instruction set.  Rank 0 knows the result. */
 static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
                           const mill_existing *existing, int64_t n_row, mill_fit_device *device)
 {
@@ -161,7 +159,7 @@ int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,
   /* a posterior takes minutes, and a stop loses it: sample fewer stars at once */
   const int n_busy = call->options->fit && n_thread > MOST_SAMPLED ? MOST_SAMPLED : n_thread;
   device->n_slot = n_slot > 0 ? n_slot : mill_backend_slots(device->backend, n_busy);
-  /* a CPU evaluates stars of one library together: give each library as many slots */
+  /* a CPU evaluates together only stars of one library: provide this number for each library */
   if (n_slot == 0 && device->backend->kind == MILL_BACKEND_CPU)
     device->n_slot *= setup->n_library;
   return mill_mpi_agree(call->mpi, choose_readers(setup, device));

@@ -33,8 +33,7 @@ void mill_width_note(mill_width_use *use, const mill_config *config, const mill_
                      const mill_raw_segment *segment);
 
 /** Warn on rank 0 if this run took all rows (is_whole) but no segment used the configured resolving
- *  power or FWHM.  Warn also if any rank has segments that the thinned grid is too coarse for
- *  (n_coarse).  mine: counts of this rank.  Collective. */
+ *  power or FWHM.  Warn also if a rank's n_coarse is above 0.  mine: this rank's.  Collective. */
 int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_width_use *mine,
                     int is_whole);
 
@@ -53,6 +52,5 @@ void mill_velocity_count(mill_velocity_counts *counts, const mill_fit_result *re
  *  -1: air was taken for vacuum; 1: vacuum for air; 0: no.  *n: number of velocities. */
 int mill_medium_shift(const mill_velocity_counts *counts, double *median_km_s, int64_t *n);
 
-/** Warn on rank 0 if the rows of all ranks together show a mistaken medium (mill_medium_shift).
- *  Collective. */
+/** Warn on rank 0 if all ranks' rows show a mistaken medium (mill_medium_shift).  Collective. */
 int mill_medium_hint(const mill_mpi *mpi, const mill_velocity_counts *mine);

@@ -113,8 +113,7 @@ static double expected_rate(const mill_fit_call *call, const mill_fit_setup *set
   if (device->backend->kind != MILL_BACKEND_CPU)
     return mill_usual_gpu_rate() * core / mill_usual_core_rate(MILL_OPT_HYBRID);
   const double rate = device->n_thread * core;
-  /* With GPUs in the run, a CPU rank gets chunks of a quarter of the size, lest the GPUs wait for its
-   * last chunk at the end. */
+  /* with GPUs in the run, a CPU rank gets smaller chunks, lest GPUs wait for its last chunk */
   return device->both[0] ? 0.25 * rate : rate;
 }
 
@@ -148,15 +147,11 @@ int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
   if (out->outcome == MILL_OPEN_CONTINUE && !models && !was->unmodelled &&
       was->n_status[MILL_STATUS_FITTED] > 0)
     mill_log_warning("%s was begun with --models: give --models, or new rows lack models", output);
-  const int wants_models = out->outcome == MILL_OPEN_FINISHED && models && call->mpi->rank == 0;
-  if (wants_models && was->unmodelled)
-    mill_log_warning("%s has rows that were fitted without --models; --overwrite fits all rows "
-                     "again",
-                     output);
-  else if (wants_models && access(models, F_OK) != 0)
-    mill_log_warning("%s is gone, or has another name than in the finished fit; --overwrite fits "
-                     "all rows again",
-                     models);
+  if (out->outcome == MILL_OPEN_FINISHED && models && call->mpi->rank == 0 &&
+      (was->unmodelled || access(models, F_OK) != 0))
+    mill_log_warning("%s %s; --overwrite fits all rows again", was->unmodelled ? output : models,
+                     was->unmodelled ? "has rows that were fitted without --models"
+                                     : "is gone, or has another name than in the finished fit");
   if (out->outcome != MILL_OPEN_CONTINUE)
     memset(&out->existing, 0, sizeof out->existing); /* its rows do not count as done */
   mill_inputs_drop_index(inputs);
@@ -200,8 +195,7 @@ int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int e
   return err;
 }
 
-/* Save the run's failure, which mill_board_free would replace by a failure of its own, and restore
- * it for the caller. */
+/* Save and restore the run's failure: mill_board_free may replace it by one of its own. */
 void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_settled)
 {
   mill_error_kept kept;

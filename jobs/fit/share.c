@@ -233,8 +233,7 @@ static int take_star(stars *s, mill_star *star, int *is_ready)
     star->try_all = (fit->info & MILL_INFO_TWO_MINIMA) != 0;
     star->is_several = (fit->info & (MILL_INFO_PAIR | MILL_INFO_EPOCHS)) != 0;
     star->start_chisq = fit->chisq_c_data;
-    /* The fit compares M2LL, to find out whether the spectrum is the same.  Infinity: it does not,
-     * since the earlier fit had another model or other priors. */
+    /* M2LL tells whether the spectrum is the same, but not (infinity) if model or priors differ */
     star->start_f = star->is_several || task->call->options->prior_table ? INFINITY : fit->m2ll;
   }
   MILL_CHECK(keep_segments(s, star, &left));
@@ -288,7 +287,7 @@ static void note_memory(const stars *s)
                     mill_reader_batches(s->task->device->n_reader) * batch_bytes);
 }
 
-/* Take the reader's next batch.  The batch that was taken from until now becomes s->before.  The old
+/* Take the reader's next batch.  The batch whose stars are all taken becomes s->before.  The old
  * s->before is released: mill_pipeline_settle waits until its pixels are copied. */
 static int next_batch(stars *s)
 {
@@ -439,8 +438,7 @@ static int take_result(void *context, mill_star *star)
   int64_t n_done, n_failed;
   const mill_fit_result *result = star->result;
   mill_watch_end(s->watch); /* the I/O thread announces its own calls */
-  /* In a fit, a stop waits for the stars under way: note how long they take.  `sample` gives these
-   * stars up. */
+  /* a stop of a fit waits for the stars under way, so note their time; `sample` gives them up */
   if (!task->call->options->fit)
     mill_stop_watch_star(task->setup->stop, mill_wall_s() - star->taken_s);
   mill_stop_watch_write(task->setup->stop, mill_result_longest_write_s(task->out->result));

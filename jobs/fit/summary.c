@@ -125,8 +125,7 @@ static void print_kinds(const mill_fit_task *task, const mill_kinds *kinds)
            name[kind]);
 }
 
-/* Print a run's summary on standard output: rows by outcome, flags, speed, files and memory.
- * n_put: rows that this run wrote.  balance and kinds: sums over ranks. */
+/* Print the summary.  n_put: rows that this run wrote; balance and kinds: of all ranks. */
 static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_s,
                           const mill_balance *balance, const mill_kinds *kinds)
 {
@@ -155,8 +154,7 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
            (long long)summary->n_good, (long long)summary->n_not_stellar,
            (long long)(n_fitted - summary->n_good - summary->n_not_stellar));
   print_flags(summary);
-  /* Without an old file, --overwrite wrote this run's rows to OUT.h5 itself.  The next run must
-   * continue them, not overwrite them. */
+  /* without an old file, --overwrite wrote to OUT.h5 itself; the next run must not overwrite it */
   if (n_left > 0)
     printf("left         %lld; give the same command again%s to continue\n", (long long)n_left,
            task->call->options->overwrite && summary->old == MILL_OLD_NONE

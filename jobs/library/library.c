@@ -88,8 +88,7 @@ static void choose_left_out(uint64_t seed, int n, int n_left_out, unsigned char 
   }
 }
 
-/* List the good models in *good [*n]; the caller frees it by mill_free, also after a failure.  *n
- * must be 0 before. */
+/* List the good models in *good [*n]; *n was 0.  The caller frees *good, also after a failure. */
 static int find_good(const job *j, int *n, int **good)
 {
   int n_to_do = 0;
@@ -323,8 +322,7 @@ done:
     mill_library_clear(j->lib);
     MILL_FREE(j->split.model, j->mapped, j->lib);
   }
-  /* If a rank has no memory, other ranks may wait for it: MILL_ERR_MPI makes mill_mpi_job abort
-   * them. */
+  /* other ranks may wait for a rank without memory: with MILL_ERR_MPI mill_mpi_job aborts them */
   return err == MILL_ERR_MEMORY ? MILL_ERR_MPI : err;
 }
 

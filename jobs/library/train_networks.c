@@ -63,8 +63,7 @@ done:
   return err;
 }
 
-/* Write r->identity, which describes settings and data.  A run continues a checkpoint only if the
- * checkpoint's identity is the same. */
+/* Write settings and data to r->identity.  A checkpoint of another identity is not continued. */
 static int identify(run *r)
 {
   const mill_train_networks *n = r->n;
@@ -170,8 +169,7 @@ static const char *whose(const run *r)
   return r->n->split->n > r->n->split->n_train ? "models left out" : "the models";
 }
 
-/* Rank 0: print a line of progress every SAY_S seconds, and at an arm's end.  The time left counts
- * each arm's first epoch apart, as it is slow. */
+/* Rank 0: print a line every SAY_S seconds and at an arm's end.  An arm's first epoch is slow. */
 static void say(run *r, const mill_train_state *state)
 {
   const double now_s = mill_wall_s();
@@ -183,11 +181,10 @@ static void say(run *r, const mill_train_state *state)
   if (!state->ended && now_s - r->said_s < SAY_S)
     return;
   r->said_s = now_s;
-  const double arms_left = r->n->info->n_arm - r->arm - 1;
-  const double epochs_left = n_epoch * (1 + arms_left) - state->n_epoch;
+  const double arms_left = r->n->info->n_arm - r->arm - 1,
+               n_left = n_epoch * (1 + arms_left) - state->n_epoch; /* epochs */
   const double epoch_s = (now_s - r->first_s) / fmax(state->n_epoch - r->first_epoch - 1, 1);
-  mill_progress_eta(epochs_left * epoch_s + arms_left * (r->first_s - r->began_s), left,
-                    sizeof left);
+  mill_progress_eta(n_left * epoch_s + arms_left * (r->first_s - r->began_s), left, sizeof left);
   printf("arm %s, epoch %d of %d: loss %.5g, error of %s %s (least %s, epoch %d), rate %.2g, at "
          "most %s left\n",
          r->n->info->arm[r->arm].name, state->n_epoch, n_epoch, e->train, whose(r),

@@ -19,6 +19,5 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
 int mill_python_is_other_rank(void);
 
 /** Replace the program by Python, which runs job argv[0] of the package python/starmill.  Returns
- *  only the exit status of a failure.  If the process is not rank 0 of an MPI launcher, only print
- *  that nothing was done, and return 0: one process is enough for a job in Python. */
+ *  the exit status of a failure.  Python runs on rank 0; others only print this, and return 0. */
 int mill_python_job(int argc, char **argv);

@@ -65,8 +65,8 @@ MILL_INLINE void mill_cell_add_pairs(int n_cont, int pitch, const double *coef,
     }
 }
 
-/** Add the sum of x times p_k over the pixels of a cell to sum[k].  moment: moments of the pixels'
- *  numbers x.  coef: polynomials of the continuum functions p_k in the cell. */
+/** Add the sum of x times p_k over the pixels of a cell to sum[k].  moment: moments of x.  coef: as
+ *  in mill_cell_add_pairs. */
 MILL_INLINE void mill_cell_add(int n_cont, int pitch, const double *coef, const double *moment,
                                double *sum)
 {

@@ -177,8 +177,7 @@ static int lane_reserve(mill_lane *lane, const mill_model *m)
   size_t count[MILL_N_WORK_COUNT], size[MILL_N_WORK_REGION] = {0};
   mill_workspace_counts(m->n_deriv, mill_n_pixel_row(m), m->max_pix_pad, m->max_seg_pix,
                         m->set.precision, m->guess_n, count);
-  /* mill_workspace_counts leaves out three arrays that a GPU keeps in shared memory: give them
-   * their largest sizes */
+  /* give arrays that mill_workspace_counts leaves to the backend their largest sizes */
   count[MILL_COUNT_NORMAL] = MILL_MAX_CONT * MILL_MAX_CONT;
   count[MILL_COUNT_SOLVE] = MILL_MAX_CONT * (MILL_MAX_PAR + 3);
   count[MILL_COUNT_SUMS] = MILL_BLOCK_MAX_SUM;
@@ -334,8 +333,7 @@ static void count_emulator(const mill_model *m, int n_slot, mill_slot *const *sl
     timing->emulate_s[p] += spent_s * n_row[p] / n_all;
 }
 
-/** Answer one slot's request in one arm.  part: work space, in which cut_arm puts a model whose arm
- *  has only the grid points that the slot's pixels need. */
+/** Answer one slot's request in one arm.  part: a copy of the model, to be cut by cut_arm. */
 static void answer_slot(const mill_model *m, int arm, mill_slot *slot, const mill_workspace *work,
                         mill_model *part, mill_timing *timing, double *last)
 {
@@ -349,10 +347,9 @@ static void answer_slot(const mill_model *m, int arm, mill_slot *slot, const mil
   timing->pixel_s[phase_of(slot)] += lap_s(last);
 }
 
-/** Answer the requests of n active slots in an arm.  If a slot's template exists already, answer at
- *  once.  Else emulate the templates of a batch of slots, then compute its likelihoods while the
- *  templates are in cache.  A slot with stored > 0 starts at a guess template.  The first such slot
- *  stores the template for the others (stored_begin, stored_end). */
+/** Answer slots in an arm: at once if a slot's template exists, else in batches.  A batch's
+ *  likelihoods follow its templates, while these are in cache.  A slot with stored > 0 starts at a
+ *  guess template, which the first such slot stores for the others. */
 static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *active,
                        mill_lane *lane, double *last)
 {
@@ -495,8 +492,7 @@ static int cpu_advance(mill_device *d, const int *index, int n, int n_want, int 
   return MILL_OK;
 }
 
-/** mill_backend.collect: give the results of slots without a request, which have finished.  No slot
- *  is active until the next cpu_advance. */
+/** mill_backend.collect: slots without a request have finished.  Ends what cpu_advance began. */
 static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int *n_finished)
 {
   int n = 0;
@@ -515,8 +511,7 @@ static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int 
 /** mill_backend.store: all threads emulate equally many batches of templates with tangents. */
 static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, double *mean)
 {
-  /* A batch has at most `most` templates.  n_batch is the least multiple of n_thread for which the
-   * batches are small enough; `each` is their size. */
+  /* n_batch: the least multiple of n_thread whose batches have at most `most` templates each */
   const int most = (int)fmin(MILL_BATCH_ROWS / (1 + m->n_label), MILL_GROUP);
   const int n_least = (m->n_stored + most - 1) / most;
   const int n_batch = (n_least + d->n_thread - 1) / d->n_thread * d->n_thread;

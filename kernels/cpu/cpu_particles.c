@@ -123,9 +123,8 @@ static void body_density(mill_block *b, void *argument)
     }
 }
 
-/* Set the cloud's density to the sum of its parts; NaN if the cloud has no width, so no kernel.
- * In the binned form the sum is at nodes: convolve it to grid points, axis by axis, from one of the
- * two arrays `work` to the other. */
+/* Set the cloud's density to the sum of its parts; NaN if the cloud has no width.  In the binned
+ * form the sum is at nodes: convolve it to grid points, axis by axis, between the two `work`. */
 static void body_total(mill_block *b, void *argument)
 {
   task *t = argument;
@@ -210,7 +209,7 @@ static void hand_over(const engine *e)
   }
 }
 
-/* Make all steps, MILL_PARTICLE_STRIDE or fewer at a time; compute densities after record steps. */
+/* Make all steps, MILL_PARTICLE_STRIDE or fewer at a time; densities follow steps in s->record. */
 static void run(engine *e)
 {
   const mill_particle_setup *s = e->setup;

@@ -283,8 +283,7 @@ static void store_template(const mill_model *m, int i_arm, int k, const mill_wor
   }
 }
 
-/** Is the slot's guess template stored, at all grid points that the slot needs?  part: a copy of
- *  the model, whose arm is cut. */
+/** Is the slot's guess template stored, where the slot needs it?  part: a copy of m, to be cut. */
 static int stored_is_there(const mill_model *m, int i_arm, mill_slot *slot, mill_model *part)
 {
   const mill_stored *own = &m->arm[i_arm].stored_own[slot->stored - 1];

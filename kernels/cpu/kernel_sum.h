@@ -254,16 +254,14 @@ static inline void mill_kernel_one(const mill_kernel_lines *l, const mill_partic
   }
 }
 
-/** Add the kernels of a batch to `out`, an array over the points of the grid, in units of a
- *  kernel's peak. */
+/** Add the kernels of a batch to the grid `out`, in units of a kernel's peak. */
 static inline void mill_kernel_sum(const mill_particle_setup *s, const mill_particle_kernel *k,
                                    const mill_particle_batch *batch, double *out)
 {
   mill_kernel_work *w = (mill_kernel_work *)batch->work;
   mill_kernel_lines lines;
   mill_kernel_lines_make(s, k, &lines);
-  /* Grid steps above four kernel widths would let the ratios of neighbouring points overflow.  A
-   * steep shear would need too many cells. */
+  /* steps above four widths would let the ratios overflow; a steep shear needs too many cells */
   if (lines.rho2 > 16.0 || lines.n_cell > MILL_KERNEL_MAX_CELL) {
     for (int i = 0; i < batch->n; i++)
       if (batch->weight[i] > 0.0)
@@ -278,14 +276,12 @@ static inline void mill_kernel_sum(const mill_particle_setup *s, const mill_part
       mill_kernel_cell(&lines, cell, w, out);
 }
 
-/** Spread each particle of a batch over its four nodes along each axis.  Adds to `out`, which has
- *  n_node[a] nodes along axis a. */
+/** Add each particle of a batch to its four nodes along each axis of `out`, the grid of nodes. */
 static inline void mill_kernel_spread(const mill_particle_setup *s, const mill_particle_kernel *k,
                                       const mill_particle_batch *batch, double *out)
 {
   double low[MILL_PARTICLE_DIM], inverse[MILL_PARTICLE_DIM], spacing;
-  /* Loops j, e and q go over the nodes along the first, second and last axis.  An axis that is
-   * absent, or is itself the last, has one pass in the loops j and e. */
+  /* passes of the loops j and e, over the first and second axis; the loop q takes the last axis */
   const int n0 = s->n_dim > 1 ? 4 : 1, n1 = s->n_dim > 2 ? 4 : 1;
   for (int a = 0; a < s->n_dim; a++) {
     mill_node_axis(s, k, a, &low[a], &spacing);

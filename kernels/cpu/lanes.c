@@ -103,8 +103,7 @@ MILL_AVX2_BODY rotate(const mill_lanes_rotation *f)
 }
 MILL_AVX2(mill_lanes_, rotate, (const mill_lanes_rotation *f), (f))
 
-/* Normalise a group's templates (mill_lanes_fill_half): fit each template's continuum by least
- * squares, and write template / continuum - 1 to the group's half of templ. */
+/* mill_lanes_fill_half: fit continua by least squares; templ gets template / continuum - 1. */
 MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
 {
   enum { N_VEC = MILL_LANE / 4 };
@@ -150,8 +149,7 @@ MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
     mill_four c0 = zero, c1 = zero;
     const double *basis = f->basis + (size_t)i * (size_t)f->pitch;
     if (mill_lanes_count(f, i) == 0) {
-      /* Normalised templates have the mean 0.  So 0 lets a bin without grid points favour no
-       * velocity. */
+      /* a bin without grid points gets 0, the mean of normalised templates: it favours no shift */
       memset(out, 0, MILL_LANE * sizeof *out);
       continue;
     }
@@ -167,8 +165,7 @@ MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
 }
 MILL_AVX2(mill_lanes_, fill_half, (const mill_lanes_fill *f, int group), (f, group))
 
-/* Fourier-transform (m^2 + i m) / n by blocks (mill_lanes_transform_group), where m is a normalised
- * template: one complex transform does for the two real functions m^2 and m. */
+/* mill_lanes_transform_group: one complex transform serves two real functions, m^2 and m. */
 MILL_AVX2_BODY transform_group(const mill_lanes_transform *f)
 {
   const float scale = 1.0f / (float)f->n;

@@ -46,8 +46,8 @@ _Static_assert(MILL_COLUMN_PAD % MILL_TILE_COLUMNS == 0, "padded outputs must be
 /** Data common to the tiles of a strip of columns. */
 typedef struct mill_strip {
   int n_in, column;
-  const mill_real *weight; /**< weights of the strip's first column: input k at k * PANEL; the
-                            *   next panel begins n_in * PANEL later */
+  const mill_real *weight; /**< element k * PANEL: weight of input k in the strip's first column.
+                            *   The next panel begins n_in * PANEL elements later */
   const mill_real *bias;   /**< bias of the strip's first column */
 } mill_strip;
 
@@ -101,8 +101,7 @@ MILL_TILES(MILL_TILE)
 
 typedef void mill_tile(const mill_strip *, const mill_real *, const int *, mill_real *const *);
 
-/** Compute a layer (cpu_real.h) strip by strip, and a strip tile by tile.  Prefetch a share of the
- *  next strip's weights before each tile, and the next strip's outputs of the tile's rows. */
+/** Compute a layer (cpu_real.h) strip by strip, and a strip tile by tile (top of this file). */
 void MILL_LAYER_PRODUCT(const mill_layer *layer, const void *weight_w, int n_row,
                         const mill_real *h, const int *value, mill_real *const *out)
 {

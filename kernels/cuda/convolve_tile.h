@@ -58,8 +58,7 @@ MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_rea
   mill_quad_put_global(&sum, to);
 }
 
-/** Compute MILL_RESOLVE_TILE outputs of nr <= MILL_RESOLVE_ROWS rows times the resolution matrix.
- *  Take four diagonals at a time: their inputs are x and the four inputs after it. */
+/** Multiply nr <= MILL_RESOLVE_ROWS rows by the resolution matrix for MILL_RESOLVE_TILE outputs. */
 MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, ptrdiff_t pitch_res, const float *res,
                                    ptrdiff_t pitch, const mill_real *in, mill_real *out)
 {
@@ -72,7 +71,7 @@ MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, ptrdiff_t pitch_res
       sum[r].v[p] = 0;
   }
   MILL_PRAGMA(unroll 1)
-  for (; n_diag > 0; n_diag -= 4) {
+  for (; n_diag > 0; n_diag -= 4) { /* four diagonals take their inputs from x and `after` */
     mill_quad after[MILL_RESOLVE_ROWS];
     float4 weight[4];
     in += 4;
