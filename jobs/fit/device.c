@@ -92,7 +92,8 @@ static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
 /* Set device->backend to the backend `choice`, the same kind on all ranks. */
 static int agree_backend(const mill_fit_call *call, const char *choice, mill_fit_device *device)
 {
-  static const mill_backend planned[] = { /* stand-ins, as a plan needs no GPU */
+  static const mill_backend planned[] = {
+      /* a plan needs no GPU: it gets one of these entries */
       {.name = "cuda", .kind = MILL_BACKEND_CUDA, .default_slot = MILL_GPU_SLOTS},
       {.name = MILL_BACKEND_MIXED, .kind = MILL_BACKEND_CUDA, .default_slot = MILL_GPU_SLOTS}};
   const int is_mixed = strcmp(choice, MILL_BACKEND_MIXED) == 0;
@@ -117,7 +118,7 @@ const char *mill_fit_begun_on(const mill_fit_call *call, const mill_existing *ex
 }
 
 /* Replace the backend auto: keep the backend of a result to continue, else choose by n_row.  If all
- * ranks are on CPUs that have it, keep the result's instruction set.  Rank 0 knows the result. */
+ * ranks are on CPUs with the result's instruction set, keep this.  Only rank 0 knows the result. */
 static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
                           const mill_existing *existing, int64_t n_row, mill_fit_device *device)
 {
@@ -130,7 +131,7 @@ static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
     snprintf(setup->config.backend, sizeof setup->config.backend, "%s", choice);
     MILL_CHECK(agree_backend(call, setup->config.backend, device));
   }
-  if (device->backend->kind != MILL_BACKEND_CPU || device->both[0]) /* a rank may have a GPU */
+  if (device->backend->kind != MILL_BACKEND_CPU || device->both[0]) /* both: cuda+cpu */
     return MILL_OK;
   if (begun && strncmp(begun, CPU, strlen(CPU)) == 0 && mill_backend_cpu(begun + strlen(CPU)))
     device->backend = mill_backend_cpu(begun + strlen(CPU));
@@ -159,7 +160,7 @@ int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,
   /* a posterior takes minutes, and a stop loses it: sample fewer stars at once */
   const int n_busy = call->options->fit && n_thread > MOST_SAMPLED ? MOST_SAMPLED : n_thread;
   device->n_slot = n_slot > 0 ? n_slot : mill_backend_slots(device->backend, n_busy);
-  /* a CPU evaluates together only stars of one library: provide this number for each library */
+  /* a CPU evaluates only stars of one library together: take this number of slots for each */
   if (n_slot == 0 && device->backend->kind == MILL_BACKEND_CPU)
     device->n_slot *= setup->n_library;
   return mill_mpi_agree(call->mpi, choose_readers(setup, device));

@@ -33,7 +33,7 @@ void mill_width_note(mill_width_use *use, const mill_config *config, const mill_
                      const mill_raw_segment *segment);
 
 /** Warn on rank 0 if this run took all rows (is_whole) but no segment used the configured resolving
- *  power or FWHM.  Warn also if a rank's n_coarse is above 0.  mine: this rank's.  Collective. */
+ *  power or FWHM, or if a rank's n_coarse is above 0.  mine: this rank's counts.  Collective. */
 int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_width_use *mine,
                     int is_whole);
 

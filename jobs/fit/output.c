@@ -138,6 +138,8 @@ static int open_work(const mill_fit_call *call, const mill_fit_setup *setup,
   return MILL_OK;
 }
 
+#define FIT_AGAIN "; --overwrite fits all rows again"
+
 int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
                          mill_inputs *inputs, const mill_fit_device *device, mill_fit_output *out)
 {
@@ -147,11 +149,13 @@ int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
   if (out->outcome == MILL_OPEN_CONTINUE && !models && !was->unmodelled &&
       was->n_status[MILL_STATUS_FITTED] > 0)
     mill_log_warning("%s was begun with --models: give --models, or new rows lack models", output);
-  if (out->outcome == MILL_OPEN_FINISHED && models && call->mpi->rank == 0 &&
-      (was->unmodelled || access(models, F_OK) != 0))
-    mill_log_warning("%s %s; --overwrite fits all rows again", was->unmodelled ? output : models,
-                     was->unmodelled ? "has rows that were fitted without --models"
-                                     : "is gone, or has another name than in the finished fit");
+  if (out->outcome == MILL_OPEN_FINISHED && models && call->mpi->rank == 0) {
+    if (was->unmodelled)
+      mill_log_warning("%s has rows that were fitted without --models" FIT_AGAIN, output);
+    else if (access(models, F_OK) != 0)
+      mill_log_warning("%s is gone, or has another name than in the finished fit" FIT_AGAIN,
+                       models);
+  }
   if (out->outcome != MILL_OPEN_CONTINUE)
     memset(&out->existing, 0, sizeof out->existing); /* its rows do not count as done */
   mill_inputs_drop_index(inputs);

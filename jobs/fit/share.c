@@ -233,7 +233,8 @@ static int take_star(stars *s, mill_star *star, int *is_ready)
     star->try_all = (fit->info & MILL_INFO_TWO_MINIMA) != 0;
     star->is_several = (fit->info & (MILL_INFO_PAIR | MILL_INFO_EPOCHS)) != 0;
     star->start_chisq = fit->chisq_c_data;
-    /* M2LL tells whether the spectrum is the same, but not (infinity) if model or priors differ */
+    /* M2LL shows whether the spectrum is the same.  Infinity: no check, since the earlier fit had
+     * another model or other priors. */
     star->start_f = star->is_several || task->call->options->prior_table ? INFINITY : fit->m2ll;
   }
   MILL_CHECK(keep_segments(s, star, &left));

@@ -224,10 +224,10 @@ int mill_fit_print_summary(const mill_fit_task *task, double fit_s)
   if (task->device->both[0])
     MILL_CHECK(gather_kinds(task, &kinds));
   MILL_CHECK(mill_medium_hint(task->call->mpi, &task->tally->velocities));
-  MILL_CHECK(
-      mill_narrow_hint(task->call->mpi, &task->setup->lib, &task->tally->narrow,
-                       task->out->summary.n_info[__builtin_ctz((unsigned)MILL_INFO_LSF_NARROW)],
-                       task->out->summary.n_status[MILL_STATUS_FITTED]));
+  const int narrow_bit = __builtin_ctz((unsigned)MILL_INFO_LSF_NARROW); /* number of the bit */
+  MILL_CHECK(mill_narrow_hint(task->call->mpi, &task->setup->lib, &task->tally->narrow,
+                              task->out->summary.n_info[narrow_bit],
+                              task->out->summary.n_status[MILL_STATUS_FITTED]));
   const int is_whole = n_put == task->inputs->n_row;
   MILL_CHECK(mill_width_hint(task->call->mpi, &task->setup->config, &task->tally->width, is_whole));
   MILL_CHECK(warn_of_arms(task, is_whole));

@@ -88,7 +88,7 @@ static void choose_left_out(uint64_t seed, int n, int n_left_out, unsigned char 
   }
 }
 
-/* List the good models in *good [*n]; *n was 0.  The caller frees *good, also after a failure. */
+/* List the good models in *good [*n], with *n 0 at the call; the caller frees *good in any case. */
 static int find_good(const job *j, int *n, int **good)
 {
   int n_to_do = 0;

@@ -169,7 +169,8 @@ static const char *whose(const run *r)
   return r->n->split->n > r->n->split->n_train ? "models left out" : "the models";
 }
 
-/* Rank 0: print a line every SAY_S seconds and at an arm's end.  An arm's first epoch is slow. */
+/* Rank 0: print a line every SAY_S seconds and at an arm's end.  The time left includes the slow
+ * first epoch of each later arm. */
 static void say(run *r, const mill_train_state *state)
 {
   const double now_s = mill_wall_s();

@@ -73,7 +73,7 @@ static inline int mill_error_of(int a, int b)
   return a != MILL_OK ? a : b;
 }
 
-/** Make a failure that mill_error_save kept, in any thread, this thread's last; returns its code. */
+/** Make a failure kept by mill_error_save, of any thread, this thread's last; returns its code. */
 int mill_error_restore(const mill_error_kept *kept);
 
 #define MILL_ERROR(code, ...) mill_error_set((code), __FILE__, __LINE__, __VA_ARGS__)

@@ -492,7 +492,7 @@ static int cpu_advance(mill_device *d, const int *index, int n, int n_want, int 
   return MILL_OK;
 }
 
-/** mill_backend.collect: slots without a request have finished.  Ends what cpu_advance began. */
+/** mill_backend.collect: slots without a request have finished.  It ends the advance. */
 static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int *n_finished)
 {
   int n = 0;

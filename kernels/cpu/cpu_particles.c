@@ -124,7 +124,7 @@ static void body_density(mill_block *b, void *argument)
 }
 
 /* Set the cloud's density to the sum of its parts; NaN if the cloud has no width.  In the binned
- * form the sum is at nodes: convolve it to grid points, axis by axis, between the two `work`. */
+ * form the sum is at nodes: convolve it to grid points, axis by axis, in the arrays c->work. */
 static void body_total(mill_block *b, void *argument)
 {
   task *t = argument;

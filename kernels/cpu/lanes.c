@@ -165,7 +165,7 @@ MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
 }
 MILL_AVX2(mill_lanes_, fill_half, (const mill_lanes_fill *f, int group), (f, group))
 
-/* mill_lanes_transform_group: one complex transform serves two real functions, m^2 and m. */
+/* mill_lanes_transform_group: one complex transform serves m^2 and m of a normalised template m. */
 MILL_AVX2_BODY transform_group(const mill_lanes_transform *f)
 {
   const float scale = 1.0f / (float)f->n;

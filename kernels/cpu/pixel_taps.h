@@ -19,7 +19,7 @@
 
 enum {
   MILL_TAPS = 64,      /**< most taps (grid points) of a pixel */
-  MILL_TAPS_MORE = 14, /**< taps of B beyond those of K on each side, where B falls by 0.27 a tap */
+  MILL_TAPS_MORE = 14, /**< taps of B beyond K's on each side; B falls by a factor 0.27 a tap */
   MILL_TAPS_SPACE = MILL_TAPS + 2 * MILL_TAPS_MORE,
   MILL_TAPS_END = MILL_SPLINE_END_F32 + 2 /**< grid points that a grid's end disturbs, plus two */
 };
