@@ -96,7 +96,7 @@ int mill_option_check_needs(const mill_option_table *table, const char *const *t
 
 /* ---- help ---- */
 
-/* Print text from a column on, broken before WIDTH; further lines begin at the same column. */
+/* Print text from a column on, in lines up to column WIDTH; all lines begin at this column. */
 static void print_wrapped(const char *text, int column, FILE *out)
 {
   int at = column;

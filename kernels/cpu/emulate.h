@@ -267,8 +267,8 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
     layer_product_f32(last, last->weight, rows.n_row, lane->narrow[from], rows.is_value, to32);
 }
 
-/** Copy guess template k from work, where emulate has written it, to rows and mean, which are
- *  laid out like mill_model_arm.stored and stored_mean of the whole arm. */
+/** Copy guess template k, which emulate has written to work, to rows and mean.  These are laid out
+ *  like mill_model_arm.stored and stored_mean of the whole arm. */
 static void store_template(const mill_model *m, int i_arm, int k, const mill_workspace *work,
                            float *rows, double *mean)
 {
