@@ -186,7 +186,7 @@ __attribute__((visibility("default"))) void exit(int status)
  * may wait forever. */
 static int run_watched(const job_row *row, int argc, char **argv)
 {
-  /* a fit goes on if its pipe is closed, as by `starmill fit ... 2>&1 | head -1` */
+  /* a fit goes on after the reader of its output has ended, as in `starmill fit ... | head -1` */
   signal(SIGPIPE, SIG_IGN);
   const int is_watched = mill_watchdog_start(NULL) == MILL_OK; /* mill_mpi_start reports failure */
   const int status = row->run(argc, argv);
@@ -219,7 +219,7 @@ int main(int argc, char **argv)
     use_one_blas_thread(argv);
   }
   mill_h5_name_crashes();
-  /* ranks read files that another rank has open for writing; starmill uses its own locks */
+  /* HDF5's locks would keep ranks from reading a file that another writes; starmill has its own */
   (void)setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
   /* make a write beyond the file size limit fail with a message: the signal would kill silently */
   signal(SIGXFSZ, SIG_IGN);

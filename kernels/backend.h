@@ -32,7 +32,7 @@ typedef struct mill_backend {
   void (*close)(mill_device *device);
   /** Open thread i of a device as a device of its own (a part), with the same memory and timing.
    *  Parts may run at the same time, but not while the whole device runs.  Close parts before the
-   *  whole.  part NULL: the backend has no parts. */
+   *  whole.  The pointer part is NULL in a backend without parts. */
   int (*part)(mill_device *whole, int i, mill_device **out);
   int (*alloc)(mill_device *device, size_t bytes, void **out); /**< not zeroed */
   void (*release)(mill_device *device, void *memory);
@@ -44,7 +44,7 @@ typedef struct mill_backend {
   int (*pin)(size_t bytes, void **out);
   void (*unpin)(void *memory);
   /** Wait until the uploads made before the previous call of settle have read their sources.  The
-   *  host may then change these sources.  settle NULL: every upload copies at once. */
+   *  host may then change these sources.  settle is NULL if every upload copies at once. */
   int (*settle)(mill_device *device);
   int (*zero)(mill_device *device, void *to, size_t bytes);
   int (*download)(mill_device *device, void *to, const void *from, size_t bytes);
@@ -72,7 +72,7 @@ typedef struct mill_backend {
   /** Compute an arm's first n_stored guess templates in float32.  rows and mean have the layout of
    *  mill_model_arm.stored and stored_mean.  m: in host memory.  CPU backends only. */
   int (*store)(mill_device *device, const mill_model *m, int arm, float *rows, double *mean);
-  /** Add the times of the device since its opening to *total.  timing NULL: none are taken. */
+  /** Add the device's times since its opening to *total.  NULL in a backend that takes no times. */
   void (*timing)(mill_device *device, mill_timing *total);
 } mill_backend;
 

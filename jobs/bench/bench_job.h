@@ -13,7 +13,7 @@ typedef struct mill_bench_options {
   int (*task)(mill_bench *job); /**< NULL: only --help was asked for */
   mill_fit_options fit;         /**< options of the measured fits; quiet is set */
   const char *output;           /**< folder of the temporary result; NULL: $TMPDIR, else /tmp */
-  int64_t n_star; /**< fit: number of rows to fit, 0: all; write: number of rows to write */
+  int64_t n_star; /**< number of rows that the task fit fits (0: all) or the task write writes */
   int n_repeat;
   int work;       /**< crossover: enum mill_bench_work_kind */
   int64_t n_most; /**< crossover: largest size to measure */

@@ -86,7 +86,7 @@ static int make_index(void *context, int i_file, mill_file_index *index)
     row->target_id = run->file[i_file].row_start + index->n_row;
     row->n_exposure = 1;
     row->first_exposure = index->n_row;
-    mill_file_index_add(index, index->n_row, -1, 59000.5);
+    mill_file_index_add(index, index->n_row, -1, 59000.5); /* no EXPID; any MJD */
   }
   return MILL_OK;
 }

@@ -87,7 +87,7 @@ static int parse(int argc, char **argv, doctor_job *job)
 void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
 {
   va_list args;
-  const size_t n = strcspn(key, ".");
+  const size_t n = strcspn(key, "."); /* length of the key's topic, a new heading if it changes */
   if (strncmp(key, report->topic, n) != 0 || report->topic[n] != '\0') {
     snprintf(report->topic, sizeof report->topic, "%.*s", (int)n, key);
     printf("%s\n", report->topic);
@@ -347,7 +347,7 @@ static void report_no_gpus(doctor_job *job, const rank_gpu *all)
 {
   mill_doctor_report *r = &job->report;
   int n_without = 0, first = -1;
-  for (int i = job->mpi.size - 1; i >= 0; i--)
+  for (int i = job->mpi.size - 1; i >= 0; i--) /* backwards: `first` ends at the lowest rank */
     if (all[i].n_seen == 0) {
       n_without++;
       first = i;
@@ -454,6 +454,7 @@ static void report_choice(doctor_job *job)
 {
   mill_doctor_report *r = &job->report;
   const mill_backend *backend = NULL;
+  /* "cuda" and "cuda+cpu" have failed if the ranks did not get their GPUs */
   int err = strncmp(job->backend, "cuda", 4) == 0 ? mill_error_restore(&job->gpu_failure) : MILL_OK;
   MILL_STEP(mill_backend_find(job->is_on_cpu ? "cpu" : job->backend, &backend));
   if (err != MILL_OK) {

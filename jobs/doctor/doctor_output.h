@@ -15,7 +15,7 @@ typedef struct mill_doctor_report {
 void mill_doctor_say(mill_doctor_report *report, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/** Print a problem and its remedy after a line: a warning if exit_status is 0, else a failure. */
+/** After a line print its problem and the remedy: a warning if exit_status is 0, else a failure. */
 void mill_doctor_mark(mill_doctor_report *report, int exit_status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #define mill_doctor_warn(report, ...) mill_doctor_mark(report, 0, __VA_ARGS__)

@@ -11,10 +11,10 @@ enum {
   MOST_SAMPLED = 2  /* `sample` has by default at most the slots of this many threads */
 };
 
-/* Return the default number of reader threads; reading a star takes 0.08 to 0.3 ms of a core. */
+/* Return the default number of reader threads.  A star takes 0.08 to 0.3 ms to read, and about 20
+ * times as long to fit on a CPU: one reader is enough for 16 threads.  A GPU fits much faster. */
 static int default_readers(const mill_backend *backend, int n_thread)
 {
-  /* on the CPU, fitting a star takes about 20 times as long as reading it */
   const int n = backend->kind == MILL_BACKEND_CPU ? (n_thread + 15) / 16 : n_thread / 2;
   const int most = mill_spectra_threads() ? MOST_READERS : 1;
   return n < 1 ? 1 : n > most ? most : n;
@@ -92,14 +92,15 @@ static int agree_on_both(const mill_fit_call *call, mill_fit_device *device)
 /* Set device->backend to the backend `choice`, the same kind on all ranks. */
 static int agree_backend(const mill_fit_call *call, const char *choice, mill_fit_device *device)
 {
-  static const mill_backend any[] = {
+  static const mill_backend planned[] = {
+      /* a plan needs no GPU: it gets one of these entries */
       {.name = "cuda", .kind = MILL_BACKEND_CUDA, .default_slot = MILL_GPU_SLOTS},
       {.name = MILL_BACKEND_MIXED, .kind = MILL_BACKEND_CUDA, .default_slot = MILL_GPU_SLOTS}};
   const int is_mixed = strcmp(choice, MILL_BACKEND_MIXED) == 0;
   if (call->observer && call->observer->instead)
     device->backend = call->observer->instead;
-  else if (call->options->plan && strncmp(choice, "cuda", 4) == 0) /* a plan needs no GPU */
-    device->backend = &any[is_mixed];
+  else if (call->options->plan && strncmp(choice, "cuda", 4) == 0)
+    device->backend = &planned[is_mixed];
   else if (is_mixed)
     return agree_on_both(call, device);
   else
@@ -116,8 +117,8 @@ const char *mill_fit_begun_on(const mill_fit_call *call, const mill_existing *ex
   return device[0] && !is_void && (!call->options->overwrite || existing->is_new) ? device : NULL;
 }
 
-/* Replace the backend auto: keep the backend of a result to continue, else choose by n_row.  CPU
- * ranks go on with the instruction set of that result, which rank 0 knows, if all of them can. */
+/* Replace the backend auto: keep the backend of a result to continue, else choose by n_row.  If all
+ * ranks are on CPUs with the result's instruction set, keep this.  Only rank 0 knows the result. */
 static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
                           const mill_existing *existing, int64_t n_row, mill_fit_device *device)
 {
@@ -130,7 +131,7 @@ static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
     snprintf(setup->config.backend, sizeof setup->config.backend, "%s", choice);
     MILL_CHECK(agree_backend(call, setup->config.backend, device));
   }
-  if (device->backend->kind != MILL_BACKEND_CPU || device->both[0])
+  if (device->backend->kind != MILL_BACKEND_CPU || device->both[0]) /* both: cuda+cpu */
     return MILL_OK;
   if (begun && strncmp(begun, CPU, strlen(CPU)) == 0 && mill_backend_cpu(begun + strlen(CPU)))
     device->backend = mill_backend_cpu(begun + strlen(CPU));
@@ -159,7 +160,7 @@ int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,
   /* a posterior takes minutes, and a stop loses it: sample fewer stars at once */
   const int n_busy = call->options->fit && n_thread > MOST_SAMPLED ? MOST_SAMPLED : n_thread;
   device->n_slot = n_slot > 0 ? n_slot : mill_backend_slots(device->backend, n_busy);
-  /* a CPU evaluates stars of one library together: give each library as many slots */
+  /* a CPU evaluates only stars of one library together: take this number of slots for each */
   if (n_slot == 0 && device->backend->kind == MILL_BACKEND_CPU)
     device->n_slot *= setup->n_library;
   return mill_mpi_agree(call->mpi, choose_readers(setup, device));

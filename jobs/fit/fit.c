@@ -154,7 +154,8 @@ static int count_rows(const mill_inputs *inputs, const char *result, mill_input_
   return MILL_OK;
 }
 
-/* Append a line per input to the table; if the result was finished before, only if any differs. */
+/* Append a line for each input to the table.  After a run that found the result finished, append
+ * only if a line differs from the input's line in the table. */
 static int record(const mill_fit_call *call, const mill_inputs *inputs, const mill_fit_output *out)
 {
   const char *table_path = call->options->input_table;

@@ -55,7 +55,7 @@ int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const
   MILL_CHECK(mill_same_on_ranks(mpi, "libraries", lib->hash));
   FILE *out = open_memstream(&text, &n_byte);
   const int code = mill_config_identity(config, &identity);
-  /* backend, threads and gzip_limit: not in the identity, but collective calls depend on them */
+  /* collective calls depend on backend, threads and gzip_limit, which are not in the identity */
   if (out && code == MILL_OK)
     fprintf(out, "%sbackend: %s\nthreads: %s\ngzip_limit: %.17g\n", identity, config->backend,
             config->n_thread > 0 ? "given" : "0", config->gzip_limit_mib);

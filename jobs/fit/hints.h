@@ -32,8 +32,8 @@ typedef struct mill_width_use {
 void mill_width_note(mill_width_use *use, const mill_config *config, const mill_library *lib,
                      const mill_raw_segment *segment);
 
-/** Warn on rank 0 if this run took all rows (is_whole) but no segment used a configured width.
- *  Warn also if n_coarse of any rank is above 0.  mine: counts of this rank.  Collective. */
+/** Warn on rank 0 if this run took all rows (is_whole) but no segment used the configured resolving
+ *  power or FWHM, or if a rank's n_coarse is above 0.  mine: this rank's counts.  Collective. */
 int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_width_use *mine,
                     int is_whole);
 
@@ -52,5 +52,5 @@ void mill_velocity_count(mill_velocity_counts *counts, const mill_fit_result *re
  *  -1: air was taken for vacuum; 1: vacuum for air; 0: no.  *n: number of velocities. */
 int mill_medium_shift(const mill_velocity_counts *counts, double *median_km_s, int64_t *n);
 
-/** Collective: warn on rank 0 if mill_medium_shift of all ranks' rows is not 0. */
+/** Warn on rank 0 if all ranks' rows show a mistaken medium (mill_medium_shift).  Collective. */
 int mill_medium_hint(const mill_mpi *mpi, const mill_velocity_counts *mine);

@@ -96,7 +96,7 @@ static int open_board(const mill_fit_call *call, const mill_fit_setup *setup,
   for (int s = MILL_STATUS_FITTED; s < MILL_N_STATUS; s++)
     if (s == MILL_STATUS_FITTED || !call->options->retry_failed)
       n_base += plan.base[s] = out->existing.peek.n_status[s];
-  /* a fitted row without its models is fitted again, so it does not count */
+  /* Fewer rows may be done than STATUS says: a fitted row without its models is fitted again. */
   plan.base[MILL_STATUS_FITTED] -= n_base - mill_result_n_done(out->result);
   if (device->backend->kind == MILL_BACKEND_CUDA)
     mill_cuda_probe_bus(plan.gpu_bus, sizeof plan.gpu_bus);
@@ -113,7 +113,7 @@ static double expected_rate(const mill_fit_call *call, const mill_fit_setup *set
   if (device->backend->kind != MILL_BACKEND_CPU)
     return mill_usual_gpu_rate() * core / mill_usual_core_rate(MILL_OPT_HYBRID);
   const double rate = device->n_thread * core;
-  /* next to GPUs, a CPU rank gets chunks for a quarter of its rate, so slow ranks end in time */
+  /* with GPUs in the run, a CPU rank gets smaller chunks, lest GPUs wait for its last chunk */
   return device->both[0] ? 0.25 * rate : rate;
 }
 
@@ -138,6 +138,8 @@ static int open_work(const mill_fit_call *call, const mill_fit_setup *setup,
   return MILL_OK;
 }
 
+#define FIT_AGAIN "; --overwrite fits all rows again"
+
 int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
                          mill_inputs *inputs, const mill_fit_device *device, mill_fit_output *out)
 {
@@ -147,11 +149,13 @@ int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
   if (out->outcome == MILL_OPEN_CONTINUE && !models && !was->unmodelled &&
       was->n_status[MILL_STATUS_FITTED] > 0)
     mill_log_warning("%s was begun with --models: give --models, or new rows lack models", output);
-  if (out->outcome == MILL_OPEN_FINISHED && models && call->mpi->rank == 0 &&
-      (was->unmodelled || access(models, F_OK) != 0))
-    mill_log_warning("%s %s; --overwrite fits all rows again", was->unmodelled ? output : models,
-                     was->unmodelled ? "has rows that were fitted without --models"
-                                     : "is gone, or has another name than in the finished fit");
+  if (out->outcome == MILL_OPEN_FINISHED && models && call->mpi->rank == 0) {
+    if (was->unmodelled)
+      mill_log_warning("%s has rows that were fitted without --models" FIT_AGAIN, output);
+    else if (access(models, F_OK) != 0)
+      mill_log_warning("%s is gone, or has another name than in the finished fit" FIT_AGAIN,
+                       models);
+  }
   if (out->outcome != MILL_OPEN_CONTINUE)
     memset(&out->existing, 0, sizeof out->existing); /* its rows do not count as done */
   mill_inputs_drop_index(inputs);
@@ -195,7 +199,7 @@ int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int e
   return err;
 }
 
-/* The error is saved and restored, since it names the run's failure. */
+/* Save and restore the run's failure: mill_board_free may replace it by one of its own. */
 void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_settled)
 {
   mill_error_kept kept;
@@ -213,8 +217,8 @@ void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_
 
 /* ---- a finished star ---- */
 
-/* Write a row of the models' file: the models of segments [i, *end), all of one arm and exposure.
- * The rest of the row is NaN. */
+/* Write a row of the models' file: the models of segment i and of the next ones of the same arm and
+ * exposure.  *end gets the index after the last of them.  The rest of the row is NaN. */
 static int put_model(mill_star_output *o, const mill_star *star, int i, int *end)
 {
   int n = 0;

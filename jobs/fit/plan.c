@@ -106,7 +106,7 @@ static int64_t print_existing(const mill_fit_task *task, FILE *out)
           "existing     %s has %lld of %lld rows done; a run of the same settings and inputs "
           "continues it\n",
           task->out->existing.path, (long long)(peek->n_row - n_left), (long long)peek->n_row);
-  if (peek->n_row != task->inputs->n_row)
+  if (peek->n_row != task->inputs->n_row) /* other inputs: a run does not continue it */
     return 0;
   return task->call->options->retry_failed ? peek->n_status[MILL_STATUS_FITTED]
                                            : peek->n_row - n_left;

@@ -45,7 +45,7 @@ static void tell_masks(const mill_fit_setup *setup)
   }
 }
 
-/* Numbers of rows n [N_COUNT]: by enum mill_start_found; with priors; with a listed IDENTIFIER. */
+/* Indices of counts of rows, n [N_COUNT].  The first indices are those of enum mill_start_found. */
 enum { HAS_PRIOR = MILL_START_OF_OTHER + 1, BY_IDENTIFIER, N_COUNT };
 
 /* Add the rows of file f to the counts n, and mark in found the listed stars that have a row. */
@@ -148,8 +148,8 @@ static int compare_names(const void *a, const void *b)
   return strcmp(name[0], name[1]);
 }
 
-/* Set same [2] to two inputs with rows whose file names, which IDENTIFIERs contain, are equal.
- * SDSS and LAMOST are exempt: their IDENTIFIERs do not contain the file name. */
+/* Set same [2] to two inputs with rows whose file names are equal, if there are any: IDENTIFIER has
+ * no folder.  Leave out SDSS and LAMOST, whose IDENTIFIERs do not contain the file name. */
 static int find_same_name(const mill_inputs *inputs, const char *same[2])
 {
   int n = 0;
@@ -208,6 +208,7 @@ int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
   if (setup->start)
     MILL_CHECK(tell_starts(call, setup, n));
   setup->n_prior = n[HAS_PRIOR];
+  /* a part of a job array (STARMILL_PART) may lack priors */
   if (setup->priors && setup->n_prior == 0 && inputs->n_row > 0 && !getenv("STARMILL_PART"))
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "prior_table: %s has priors for none of the %lld rows: is it the table of "

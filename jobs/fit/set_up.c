@@ -49,6 +49,7 @@ static int choose_sampled(const mill_fit_options *options, mill_config *config)
   return mill_sampled_choose(options->fit, &wish, config);
 }
 
+/* Settle the configuration, and the paths of libraries, status file and stop file. */
 static int load_config(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_fit_options *options = call->options;
@@ -146,7 +147,7 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
-/* Cut setup->lib as the sampled fit did: to the wavelengths common to all libraries of that fit.
+/* `sample`: cut setup->lib as the fit did, to the wavelengths common to all libraries of the fit.
  * setup->library [0] is the sampled library; read the fit's other libraries into [1], [2], ... */
 static int cut_as_in_fit(mill_fit_setup *setup)
 {
@@ -173,14 +174,14 @@ static int cut_as_in_fit(mill_fit_setup *setup)
 /* Make setup->lib represent all libraries: common wavelengths, joined names, one digest. */
 static int unite_libraries(mill_fit_setup *setup)
 {
-  int label[MILL_MAX_LABEL]; /* not used */
+  int label[MILL_MAX_LABEL]; /* mill_several_match needs it; not used here */
   mill_sha256 sha;
   setup->lib = setup->library[0];
   for (int k = 1; k < setup->n_library; k++) {
     MILL_CHECK(mill_several_match(&setup->lib, &setup->library[k], label));
     MILL_CHECK(mill_arms_in_common(&setup->library[k], &setup->lib));
   }
-  if (setup->start_library > 0)
+  if (setup->start_library > 0) /* `sample`: the sampled fit may have had more libraries */
     MILL_CHECK(cut_as_in_fit(setup));
   if (setup->n_library == 1)
     return MILL_OK;
@@ -206,7 +207,7 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   for (int k = setup->n_library - 1; k >= 0; k--) {
     MILL_CHECK(mill_config_cut_arms(config, &setup->library[k]));
     MILL_CHECK(mill_library_add_sky(config->sky_components, &setup->library[k], config->sky_hash));
-    /* only the first library of a fit is sure to have all labels that are configured */
+    /* last argument 1: refuse missing labels; only the first library of a fit must have all */
     MILL_CHECK(mill_config_bind(config, &setup->library[k], k == 0 && setup->start_library <= 1));
   }
   if (call->options->fit && config->sky_components[0])
@@ -227,6 +228,7 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   return MILL_OK;
 }
 
+/* Check priors and read their table.  `sample` uses its fit's table, or that of --prior-table. */
 static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
 {
   mill_config *config = &setup->config;
@@ -235,7 +237,7 @@ static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
       mill_prior_check(setup->library, setup->n_library, &config->fit, call->mpi->rank == 0));
   if (!config->prior_table[0])
     return MILL_OK;
-  /* the fit's first library has all labels; it is [0] unless cut_as_in_fit has read it into [1] */
+  /* the fit's first library has all labels: [0], or [1] if cut_as_in_fit has read it there */
   const int i_first = setup->start_library > 1 && setup->library[1].n_label > 0;
   MILL_CHECK(mill_prior_table_read(config->prior_table, setup->library + i_first, setup->n_library,
                                    setup->library, &config->fit, &limits, call->mpi->rank == 0,
@@ -334,7 +336,7 @@ static int watch_stops(const mill_fit_call *call, mill_fit_setup *setup)
   return mill_mpi_agree(call->mpi, err);
 }
 
-/* Rank 0 alone checks the outputs, and reads each file first, so that a fault is reported once. */
+/* Rank 0 checks the outputs, and reads each file before other ranks: a fault is reported once. */
 int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup)
 {
   const mill_config *config = &setup->config;

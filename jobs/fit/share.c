@@ -19,7 +19,7 @@ static const double EVALUATION_S = 3e-3;
 enum complaint {
   NO_LSF,  /* left out: no line-spread function, and the library needs one */
   UNFIT,   /* left out: the pipeline refuses the arm's wavelengths */
-  BEYOND,  /* left out: a channel outside all arms; without an arm's bit, it sets bit 0 */
+  BEYOND,  /* left out: a channel outside all arms.  It has no arm, and sets bit 0 */
   ODD_LSF, /* suspect: the line-spread function's sigma is implausible */
   SHIFTED, /* suspect: the resolution matrix moves light */
   N_COMPLAINT
@@ -81,7 +81,7 @@ static void complain_of_range(const mill_library *lib, const char *path, const l
     first = fmin(first, exp(arm->ln_wave0));
     last = fmax(last, exp(arm->ln_wave0 + arm->ln_step * (double)(arm->n_pix - 1)));
   }
-  /* a spectrum that overlaps the library (less its margin) is in A: ask for no other unit */
+  /* A spectrum that overlaps the library is in A, even if it is skipped because of the margin. */
   const int overlaps = left->last_aa >= first && left->first_aa <= last;
   if (exp(left->first_aa) < last && exp(left->last_aa) > first)
     hint = "; are these ln of A? Write the wavelengths in A instead";
@@ -233,7 +233,8 @@ static int take_star(stars *s, mill_star *star, int *is_ready)
     star->try_all = (fit->info & MILL_INFO_TWO_MINIMA) != 0;
     star->is_several = (fit->info & (MILL_INFO_PAIR | MILL_INFO_EPOCHS)) != 0;
     star->start_chisq = fit->chisq_c_data;
-    /* M2LL shows whether the spectrum is the same; infinity: no check, as model or priors differ */
+    /* M2LL shows whether the spectrum is the same.  Infinity: no check, since the earlier fit had
+     * another model or other priors. */
     star->start_f = star->is_several || task->call->options->prior_table ? INFINITY : fit->m2ll;
   }
   MILL_CHECK(keep_segments(s, star, &left));
@@ -287,8 +288,8 @@ static void note_memory(const stars *s)
                     mill_reader_batches(s->task->device->n_reader) * batch_bytes);
 }
 
-/* Take the reader's next batch.  Release s->before, the batch before the one that ends here: after
- * mill_pipeline_settle the pipeline has copied the pixels of s->before. */
+/* Take the reader's next batch.  The batch whose stars are all taken becomes s->before.  The old
+ * s->before is released: mill_pipeline_settle waits until its pixels are copied. */
 static int next_batch(stars *s)
 {
   MILL_CHECK(mill_pipeline_settle(s->pipeline));
@@ -438,14 +439,14 @@ static int take_result(void *context, mill_star *star)
   int64_t n_done, n_failed;
   const mill_fit_result *result = star->result;
   mill_watch_end(s->watch); /* the I/O thread announces its own calls */
-  /* fit: a stop waits for the stars under way, so note their time; sample (of a fit): drops them */
+  /* a stop of a fit waits for the stars under way, so note their time; `sample` gives them up */
   if (!task->call->options->fit)
     mill_stop_watch_star(task->setup->stop, mill_wall_s() - star->taken_s);
   mill_stop_watch_write(task->setup->stop, mill_result_longest_write_s(task->out->result));
   const double start_s = mill_fit_meter_s(task);
   if (result->warn & MILL_WARN_NONFINITE || star->is_too_large)
     complain_star(task->inputs, star);
-  const double wait_s = mill_wall_s();
+  const double put_start_s = mill_wall_s();
   if (result->status == MILL_STATUS_OTHER_SPECTRUM) {
     mill_log_error("row %lld (counted from 0): its spectrum is not the one fitted in %s: restore "
                    "the inputs, or fit them again",
@@ -454,7 +455,7 @@ static int take_result(void *context, mill_star *star)
     mill_fit_result_init(star->result, &task->setup->lib, result->row, result->status);
   }
   MILL_TRY(mill_star_output_put(&task->out->star, star));
-  task->tally->put_wait_s += mill_wall_s() - wait_s;
+  task->tally->put_wait_s += mill_wall_s() - put_start_s;
   task->tally->n_put++;
   mill_velocity_count(&task->tally->velocities, result);
   mill_board_finished(task->out->board, result->status);

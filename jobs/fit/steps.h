@@ -69,7 +69,8 @@ int mill_fit_find_device(const mill_fit_call *call, const mill_fit_setup *setup,
 int mill_fit_settle_device(const mill_fit_call *call, mill_fit_setup *setup,
                            const mill_existing *existing, int64_t n_row, mill_fit_device *device);
 
-/** Return the device that began the result which this run continues; NULL: none, or rank not 0. */
+/** Rank 0: return the device that began the result which this run continues; NULL if none did.
+ *  Other ranks: return NULL. */
 const char *mill_fit_begun_on(const mill_fit_call *call, const mill_existing *existing);
 
 /** Return how many rows this rank takes before it finishes its first row.  Not collective. */
@@ -108,7 +109,7 @@ typedef struct mill_fit_output {
   mill_result_summary summary;
 } mill_fit_output;
 
-/** Open the result.  Collective, as is the next function. */
+/** Open the result; warn if only one of this run and the run that began it has --models. */
 int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
                          mill_inputs *inputs, const mill_fit_device *device, mill_fit_output *out);
 
@@ -119,7 +120,8 @@ int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
 int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int err,
                           int *is_settled);
 
-/** If is_settled, write the final status with the reason why the run ended.  Not collective. */
+/** Close the status file.  If is_settled (see mill_fit_close_output), first write the final status
+ *  with the reason why the run ended.  Not collective. */
 void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_settled);
 
 /** A rank's counts and wall-clock seconds, for the summary. */
@@ -181,7 +183,7 @@ void mill_fit_setup_clear(mill_fit_setup *setup);
 
 /* ---- with the list of inputs ---- */
 
-/** Settle the key wave_mask if it is auto.  Count the rows with entries in starts and in priors. */
+/** Settle the key wave_mask if it is auto.  Count the rows in the tables of starts and priors. */
 int mill_fit_settle_rows(const mill_fit_call *call, mill_fit_setup *setup,
                          const mill_inputs *inputs);
 

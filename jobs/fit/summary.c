@@ -125,6 +125,7 @@ static void print_kinds(const mill_fit_task *task, const mill_kinds *kinds)
            name[kind]);
 }
 
+/* Print the summary.  n_put: rows that this run wrote; balance and kinds: of all ranks. */
 static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_s,
                           const mill_balance *balance, const mill_kinds *kinds)
 {
@@ -153,7 +154,7 @@ static void print_summary(const mill_fit_task *task, int64_t n_put, double wall_
            (long long)summary->n_good, (long long)summary->n_not_stellar,
            (long long)(n_fitted - summary->n_good - summary->n_not_stellar));
   print_flags(summary);
-  /* --overwrite found no old file: this run's rows are in OUT.h5; do not overwrite them */
+  /* without an old file, --overwrite wrote to OUT.h5 itself; the next run must not overwrite it */
   if (n_left > 0)
     printf("left         %lld; give the same command again%s to continue\n", (long long)n_left,
            task->call->options->overwrite && summary->old == MILL_OLD_NONE
@@ -223,10 +224,10 @@ int mill_fit_print_summary(const mill_fit_task *task, double fit_s)
   if (task->device->both[0])
     MILL_CHECK(gather_kinds(task, &kinds));
   MILL_CHECK(mill_medium_hint(task->call->mpi, &task->tally->velocities));
-  MILL_CHECK(
-      mill_narrow_hint(task->call->mpi, &task->setup->lib, &task->tally->narrow,
-                       task->out->summary.n_info[__builtin_ctz((unsigned)MILL_INFO_LSF_NARROW)],
-                       task->out->summary.n_status[MILL_STATUS_FITTED]));
+  const int narrow_bit = __builtin_ctz((unsigned)MILL_INFO_LSF_NARROW); /* number of the bit */
+  MILL_CHECK(mill_narrow_hint(task->call->mpi, &task->setup->lib, &task->tally->narrow,
+                              task->out->summary.n_info[narrow_bit],
+                              task->out->summary.n_status[MILL_STATUS_FITTED]));
   const int is_whole = n_put == task->inputs->n_row;
   MILL_CHECK(mill_width_hint(task->call->mpi, &task->setup->config, &task->tally->width, is_whole));
   MILL_CHECK(warn_of_arms(task, is_whole));

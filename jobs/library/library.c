@@ -88,7 +88,7 @@ static void choose_left_out(uint64_t seed, int n, int n_left_out, unsigned char 
   }
 }
 
-/* List the good models in *good [*n]; the caller frees it by mill_free, also after a failure. */
+/* List the good models in *good [*n], with *n 0 at the call; the caller frees *good in any case. */
 static int find_good(const job *j, int *n, int **good)
 {
   int n_to_do = 0;
@@ -147,7 +147,7 @@ static void name_column(mill_label *label)
 static int map_values(size_t n, size_t stride, double *x, mill_label *label)
 {
   double sum = 0, square = 0;
-  const double first = x[0];
+  const double given = x[0]; /* for the message: x is changed below */
   const int is_teff = strcmp(label->name, "teff") == 0;
   for (size_t i = 0; i < n * stride; i += stride) {
     if (is_teff && !(x[i] > 0))
@@ -165,7 +165,7 @@ static int map_values(size_t n, size_t stride, double *x, mill_label *label)
     return MILL_ERROR(
         MILL_ERR_INPUT,
         "label %s is %g in all %zu spectra in use; leave it out or keep a wider range", label->name,
-        first, n);
+        given, n);
   for (size_t i = 0; i < n * stride; i += stride)
     x[i] /= label->std;
   return MILL_OK;
@@ -322,7 +322,7 @@ done:
     mill_library_clear(j->lib);
     MILL_FREE(j->split.model, j->mapped, j->lib);
   }
-  /* the others may wait for a rank without memory: MILL_ERR_MPI makes mill_mpi_job abort them */
+  /* other ranks may wait for a rank without memory: with MILL_ERR_MPI mill_mpi_job aborts them */
   return err == MILL_ERR_MEMORY ? MILL_ERR_MPI : err;
 }
 
@@ -340,9 +340,11 @@ static int end_in_python(int argc, char **argv)
   const mill_option_table *table = &mill_library_train_table;
   MILL_TRY(mill_option_parse(table, argc, argv, NULL, text, &first));
   for (int i = 0; table->row[i].name; i++)
-    if (text[i] && strcmp(table->row[i].name, "help") == 0 && mill_option_helped(1, 0, table, NULL))
+    if (text[i] && strcmp(table->row[i].name, "help") == 0) {
+      mill_option_print_help(table, NULL, stdout);
       return mill_python_is_other_rank() ? 0
                                          : mill_error_exit_status(mill_text_flush(stdout, "help"));
+    }
   for (int i = 0; table->row[i].name; i++) {
     const mill_option *row = &table->row[i];
     if (row->kind == MILL_OPTION_HEADING)

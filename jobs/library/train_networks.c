@@ -63,7 +63,7 @@ done:
   return err;
 }
 
-/* Write r->identity: settings and data.  A checkpoint continues only if its own are the same. */
+/* Write settings and data to r->identity.  A checkpoint of another identity is not continued. */
 static int identify(run *r)
 {
   const mill_train_networks *n = r->n;
@@ -151,8 +151,8 @@ static int write_table(const run *r)
   return MILL_OK;
 }
 
-/* Write the error that a loss means to out: in % of the flux with --unit noise, else as a fraction
- * of the pixels' spread over the models.  Return out. */
+/* Convert a loss to an emulator's error, as text in `out`: in % of the flux with --unit noise, else
+ * as a fraction of the pixels' spread over the models.  Return out. */
 static const char *error_text(const run *r, double loss, char out[48])
 {
   const double error = mill_train_arm_error(r->n->settings, loss);
@@ -169,7 +169,8 @@ static const char *whose(const run *r)
   return r->n->split->n > r->n->split->n_train ? "models left out" : "the models";
 }
 
-/* Rank 0: print a line every SAY_S seconds, from the slow first epoch on, and at an arm's end. */
+/* Rank 0: print a line every SAY_S seconds and at an arm's end.  The time left includes the slow
+ * first epoch of each later arm. */
 static void say(run *r, const mill_train_state *state)
 {
   const double now_s = mill_wall_s();
@@ -181,9 +182,10 @@ static void say(run *r, const mill_train_state *state)
   if (!state->ended && now_s - r->said_s < SAY_S)
     return;
   r->said_s = now_s;
-  const double arms = r->n->info->n_arm - r->arm - 1, n = n_epoch * (1 + arms) - state->n_epoch;
+  const double arms_left = r->n->info->n_arm - r->arm - 1,
+               n_left = n_epoch * (1 + arms_left) - state->n_epoch; /* epochs */
   const double epoch_s = (now_s - r->first_s) / fmax(state->n_epoch - r->first_epoch - 1, 1);
-  mill_progress_eta(n * epoch_s + arms * (r->first_s - r->began_s), left, sizeof left);
+  mill_progress_eta(n_left * epoch_s + arms_left * (r->first_s - r->began_s), left, sizeof left);
   printf("arm %s, epoch %d of %d: loss %.5g, error of %s %s (least %s, epoch %d), rate %.2g, at "
          "most %s left\n",
          r->n->info->arm[r->arm].name, state->n_epoch, n_epoch, e->train, whose(r),

@@ -32,7 +32,7 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
 
 /* ---- Python ---- */
 
-/* Return 1 if a variable that Open MPI, MPICH or Slurm sets to the process's rank is not 0. */
+/* Open MPI, MPICH or Slurm sets one of these variables to the rank.  Return 1 if one is not 0. */
 int mill_python_is_other_rank(void)
 {
   static const char *const name[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",

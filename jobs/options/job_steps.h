@@ -19,5 +19,5 @@ int mill_mpi_job(const char *name, int (*run)(const mill_mpi *mpi, int argc, cha
 int mill_python_is_other_rank(void);
 
 /** Replace the program by Python, which runs job argv[0] of the package python/starmill.  Returns
- *  the exit status of a failure.  A rank other than 0 only prints a message, and returns 0. */
+ *  the exit status of a failure.  Python runs on rank 0; other ranks only say so, and return 0. */
 int mill_python_job(int argc, char **argv);

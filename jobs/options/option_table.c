@@ -96,7 +96,7 @@ int mill_option_check_needs(const mill_option_table *table, const char *const *t
 
 /* ---- help ---- */
 
-/* Print text from a column on, broken before WIDTH; further lines begin at the same column. */
+/* Print text from a column on, in lines up to column WIDTH; all lines begin at this column. */
 static void print_wrapped(const char *text, int column, FILE *out)
 {
   int at = column;
@@ -119,7 +119,7 @@ static const mill_option *type_of(const mill_option *row)
   return row->key ? mill_config_key_of(row->key) : row;
 }
 
-/* Return the name of an option's value, "FILE"; NULL: the option takes no value. */
+/* Return what the help calls an option's value, such as "FILE"; NULL: the option takes none. */
 static const char *argument_of(const mill_option *row)
 {
   const mill_option *type = type_of(row);

@@ -292,7 +292,7 @@ static int left_of_job(double *seconds)
         MILL_ERR_USAGE,
         "--time-limit auto: SLURM_JOB_END_TIME '%.40s' is not a Unix time; give a time", text);
   *seconds = difftime((time_t)end_s, time(NULL));
-  /* the end has passed: with one second, the fit stops before its first star */
+  /* If the job's end has passed, one second makes the fit stop before its first star. */
   if (*seconds < 1)
     *seconds = 1;
   return MILL_OK;

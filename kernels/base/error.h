@@ -73,7 +73,7 @@ static inline int mill_error_of(int a, int b)
   return a != MILL_OK ? a : b;
 }
 
-/** Restore a kept failure, of any thread, as this thread's last one; returns its code. */
+/** Make a failure kept by mill_error_save, of any thread, this thread's last; returns its code. */
 int mill_error_restore(const mill_error_kept *kept);
 
 #define MILL_ERROR(code, ...) mill_error_set((code), __FILE__, __LINE__, __VA_ARGS__)
@@ -95,7 +95,7 @@ int mill_error_restore(const mill_error_kept *kept);
       goto done;                                                                                   \
   } while (0)
 
-/** Make a call unless err has a failure: for ranks that must all reach a later MPI call. */
+/** Make a call unless err is a failure, and go on: all ranks must reach a later MPI call. */
 #define MILL_STEP(call) (err = err == MILL_OK ? (call) : err)
 
 #define MILL_CHECK(call)                                                                           \

@@ -24,7 +24,7 @@ static inline size_t mill_round_up(size_t bytes, size_t unit)
   return (bytes + unit - 1) / unit * unit;
 }
 
-/** Reserve the next array's bytes: return *at, the array's offset, and move *at to its end. */
+/** Reserve the next array's bytes: return its offset, which is *at, and move *at to its end. */
 static inline size_t mill_take(size_t *at, size_t bytes)
 {
   const size_t here = *at;

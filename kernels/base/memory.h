@@ -17,7 +17,7 @@ int mill_alloc_bytes(size_t n, size_t size, void **out);
 int mill_alloc_raw(size_t n, size_t size, void **out);
 void mill_free(void *p);
 
-/** Call function(&variable) at the end of its scope.  `unused` stops a warning of clang. */
+/** Call function(&variable) where the variable's scope ends.  `unused` stops a warning of clang. */
 #define MILL_AT_END(function) __attribute__((unused, cleanup(function)))
 
 /** Free the declared pointer when its block ends: MILL_OWNED double *x = NULL; */

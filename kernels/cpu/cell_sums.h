@@ -65,7 +65,8 @@ MILL_INLINE void mill_cell_add_pairs(int n_cont, int pitch, const double *coef,
     }
 }
 
-/** Over the pixels of a cell, add the sum of p_k times x to sum[k]; moment: the moments of x. */
+/** Add the sum of x times p_k over the pixels of a cell to sum[k].  moment: moments of x.  coef: as
+ *  in mill_cell_add_pairs. */
 MILL_INLINE void mill_cell_add(int n_cont, int pitch, const double *coef, const double *moment,
                                double *sum)
 {

@@ -177,7 +177,7 @@ static int lane_reserve(mill_lane *lane, const mill_model *m)
   size_t count[MILL_N_WORK_COUNT], size[MILL_N_WORK_REGION] = {0};
   mill_workspace_counts(m->n_deriv, mill_n_pixel_row(m), m->max_pix_pad, m->max_seg_pix,
                         m->set.precision, m->guess_n, count);
-  /* arrays that a GPU keeps in shared memory: largest sizes */
+  /* give arrays that mill_workspace_counts leaves to the backend their largest sizes */
   count[MILL_COUNT_NORMAL] = MILL_MAX_CONT * MILL_MAX_CONT;
   count[MILL_COUNT_SOLVE] = MILL_MAX_CONT * (MILL_MAX_PAR + 3);
   count[MILL_COUNT_SUMS] = MILL_BLOCK_MAX_SUM;
@@ -333,7 +333,7 @@ static void count_emulator(const mill_model *m, int n_slot, mill_slot *const *sl
     timing->emulate_s[p] += spent_s * n_row[p] / n_all;
 }
 
-/** Answer one slot's request in one arm.  part: scratch for the model, cut to the slot's pixels. */
+/** Answer one slot's request in one arm.  part: a copy of the model, to be cut by cut_arm. */
 static void answer_slot(const mill_model *m, int arm, mill_slot *slot, const mill_workspace *work,
                         mill_model *part, mill_timing *timing, double *last)
 {
@@ -347,9 +347,9 @@ static void answer_slot(const mill_model *m, int arm, mill_slot *slot, const mil
   timing->pixel_s[phase_of(slot)] += lap_s(last);
 }
 
-/** Answer slots in an arm: at once if a slot's template is there, else in batches.  A batch's
- *  likelihoods follow its templates, while these are in cache.  Slots with stored > 0 share guess
- *  templates, which are stored. */
+/** Answer slots in an arm: at once if a slot's template exists, else in batches.  A batch's
+ *  likelihoods follow its templates, while these are in cache.  A slot with stored > 0 starts at a
+ *  guess template, which the first such slot stores for the others. */
 static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *active,
                        mill_lane *lane, double *last)
 {
@@ -450,7 +450,7 @@ static void group_rounds(const mill_model *m, mill_slot *const *group, int n_gro
       mill_slot *slot = active[of[i]];
       mill_task task = {m, slot, &lane->work[0], 0, &lane->timing};
       if (slot->request == MILL_REQ_PEAK || slot->request == MILL_REQ_WEIGH)
-        mill_block_run(body_look, &task);
+        mill_block_run(body_look, &task); /* answer_arm skips these: they need no template */
       const int phase = phase_of(slot);
       if (slot != active[i]) /* a copy: move its sample and answer to the slot */
         take_ahead(m, slot, active[i]);
@@ -492,7 +492,7 @@ static int cpu_advance(mill_device *d, const int *index, int n, int n_want, int 
   return MILL_OK;
 }
 
-/** mill_backend.collect: slots without a request have finished. */
+/** mill_backend.collect: slots without a request have finished.  It ends the advance. */
 static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int *n_finished)
 {
   int n = 0;
@@ -511,7 +511,7 @@ static int cpu_collect(mill_device *d, int *index, mill_fit_result *result, int 
 /** mill_backend.store: all threads emulate equally many batches of templates with tangents. */
 static int cpu_store(mill_device *d, const mill_model *m, int arm, float *rows, double *mean)
 {
-  /* templates of a batch: at most `most`; `each`, so that n_thread divides the number of batches */
+  /* n_batch: the least multiple of n_thread whose batches have at most `most` templates each */
   const int most = (int)fmin(MILL_BATCH_ROWS / (1 + m->n_label), MILL_GROUP);
   const int n_least = (m->n_stored + most - 1) / most;
   const int n_batch = (n_least + d->n_thread - 1) / d->n_thread * d->n_thread;

@@ -123,8 +123,8 @@ static void body_density(mill_block *b, void *argument)
     }
 }
 
-/* Set the cloud's density to the sum of its parts.  In the binned form the sum is at nodes:
- * convolve it to grid points, axis by axis. */
+/* Set the cloud's density to the sum of its parts; NaN if the cloud has no width.  In the binned
+ * form the sum is at nodes: convolve it to grid points, axis by axis, in the arrays c->work. */
 static void body_total(mill_block *b, void *argument)
 {
   task *t = argument;
@@ -148,8 +148,8 @@ static void body_total(mill_block *b, void *argument)
   }
 }
 
-/* Make steps [step, step + n_step) of all clouds; step 0 is the start. All steps of a part are made
- * before the next part's steps, while the part is in the cache. */
+/* Make steps [step, step + n_step) of all clouds; step 0 places the particles at their start.  All
+ * steps of a part are made before the next part's steps, while the part is in the cache. */
 static void move_all(engine *e, int step, int n_step)
 {
   const int n = e->n_cloud * e->n_part;
@@ -209,7 +209,7 @@ static void hand_over(const engine *e)
   }
 }
 
-/* Make all steps, MILL_PARTICLE_STRIDE or fewer at a time; compute densities after record steps. */
+/* Make all steps, MILL_PARTICLE_STRIDE or fewer at a time; densities follow steps in s->record. */
 static void run(engine *e)
 {
   const mill_particle_setup *s = e->setup;
@@ -236,7 +236,8 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
       e.n_out = n > e.n_out ? n : e.n_out;
       n = n / s->n_node[s->n_dim - 1 - a] * s->n_grid[s->n_dim - 1 - a];
     }
-  /* parts of FULL_PART particles at most, unless MOST_PART or PART_BYTES (always 4) allows fewer */
+  /* Parts have at most FULL_PART particles.  If MOST_PART or PART_BYTES allows fewer parts, the
+   * parts are larger; PART_BYTES leaves at least 4 parts. */
   const int wanted = (s->n_particle + FULL_PART - 1) / FULL_PART;
   const int most = (int)(PART_BYTES / ((size_t)e.n_out * sizeof(double)));
   const int part = wanted < MOST_PART ? wanted : MOST_PART;
@@ -247,7 +248,7 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
   MILL_CHECK(make_clouds(&e, n_once));
   for (int first = 0; first < n_problem; first += n_once) {
     const int n = n_problem - first < n_once ? n_problem - first : n_once;
-    engine now = e;
+    engine now = e; /* the last round may have fewer clouds; free_clouds frees all clouds of e */
     now.n_cloud = n;
     for (int i = 0; i < n; i++) {
       mill_particle_cloud_begin(&now.cloud[i].c, s, &problem[first + i], now.n_part);

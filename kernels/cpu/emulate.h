@@ -62,7 +62,7 @@ static void cut_arm(const mill_model *m, int i_arm, int n, mill_slot *const *slo
   double low = whole->n_pix, high = 0.0;
   for (int j = 0; j < n; j++) {
     double vsini_km_s = slot[j]->theta[MILL_PAR_VSINI];
-    if (slot[j]->stored != 0) /* for every rotation of a start */
+    if (slot[j]->stored != 0) /* a stored guess template serves starts of every v sin i */
       vsini_km_s = fmax(vsini_km_s, m->guess_vsini[m->n_guess_vsini - 1]);
     const double vsini_points = vsini_km_s / (MILL_C_KM_S * whole->ln_step);
     const double edge = mill_rotation_slope_half_width(m->set.rotation, vsini_points) +
@@ -82,7 +82,7 @@ static void cut_arm(const mill_model *m, int i_arm, int n, mill_slot *const *slo
   const int first = low > 0.0 ? (int)low / MILL_COLUMN_PAD * MILL_COLUMN_PAD : 0;
   const int end = high < whole->n_pix ? (int)ceil(high) : whole->n_pix;
   const size_t at = (size_t)first, real = real_bytes(m);
-  const size_t points = at * (size_t)(whole->error.finer > 1 ? whole->error.finer : 1);
+  const size_t error_points = at * (size_t)(whole->error.finer > 1 ? whole->error.finer : 1);
   *arm = *whole;
   arm->first = first;
   arm->n_pix = end - first;
@@ -92,9 +92,9 @@ static void cut_arm(const mill_model *m, int i_arm, int n, mill_slot *const *slo
   if (arm->stored)
     arm->stored += at;
   if (arm->error.fraction)
-    arm->error.fraction += points;
+    arm->error.fraction += error_points;
   if (arm->error.component)
-    arm->error.component += points;
+    arm->error.component += error_points;
 }
 
 static void body_front(mill_block *b, void *arg)
@@ -198,7 +198,8 @@ static void first_rows(const mill_model *m, const mill_model_arm *arm, mill_slot
   }
 }
 
-/** Compute a hidden layer and its activation, from the lane's buffers [from] to [1 - from]. */
+/** Compute a hidden layer and its activation, from the lane's buffers [from] to [1 - from].  The
+ *  first n_wide rows are float64 (lane->hidden), the others float32 (lane->narrow). */
 static void hidden_layer(const mill_layer *layer, const mill_rows *rows, int from, mill_lane *lane)
 {
   double *to[MILL_BATCH_ROWS];
@@ -266,8 +267,8 @@ static void emulate(const mill_model *m, int i_arm, int n_slot, mill_slot *const
     layer_product_f32(last, last->weight, rows.n_row, lane->narrow[from], rows.is_value, to32);
 }
 
-/** Copy guess template k from work, where emulate has written it, to rows and mean, which are
- *  laid out like mill_model_arm.stored and stored_mean of the whole arm. */
+/** Copy guess template k, which emulate has written to work, to rows and mean.  These are laid out
+ *  like mill_model_arm.stored and stored_mean of the whole arm. */
 static void store_template(const mill_model *m, int i_arm, int k, const mill_workspace *work,
                            float *rows, double *mean)
 {
@@ -282,7 +283,7 @@ static void store_template(const mill_model *m, int i_arm, int k, const mill_wor
   }
 }
 
-/** Is the slot's guess template stored, at all grid points that the slot needs?  part: scratch. */
+/** Is the slot's guess template stored, where the slot needs it?  part: a copy of m, to be cut. */
 static int stored_is_there(const mill_model *m, int i_arm, mill_slot *slot, mill_model *part)
 {
   const mill_stored *own = &m->arm[i_arm].stored_own[slot->stored - 1];

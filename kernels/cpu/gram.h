@@ -95,7 +95,8 @@ MILL_BLOCK_FN void mill_gram_add(int first, int n, int len, int pitch, const dou
                                  const int *of, int origin, mill_vec_f64 *sum)
 {
   enum { T = MILL_GRAM_TILE };
-  /* tile i begins at row bound[i]; sizes are nearly equal, as small tiles have too few sums */
+  /* Tile i begins at row bound[i].  Tiles have nearly equal sizes: loads of a small one serve few
+   * sums. */
   const int n_before = (first + T - 1) / T, n_tile = n_before + (n - first + T - 1) / T;
   int bound[MILL_MAX_ROWS / T + 3];
   for (int i = 0; i < n_before; i++)

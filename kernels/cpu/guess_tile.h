@@ -16,7 +16,7 @@ MILL_INLINE void mill_guess_zero(float *sum)
     sum[l] = 0.0f;
 }
 
-/** Stars that share one load of a template: as many as keep their sums in registers. */
+/** Stars that share one load of a template.  The sums of this many stars fit into the registers. */
 enum { MILL_GUESS_STARS = MILL_VEC_BYTES == 64 ? 8 : 4 };
 
 /** At one frequency, add conj(D) T of n_block blocks of bins to each star's sums.  D and T are the
@@ -92,7 +92,8 @@ MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lan
   MILL_BARRIER(b);
 }
 
-/** Return the index of the least of chisq [v0, v1); *least: its value.  All NaN: v0, infinity. */
+/** Return the index of the least of chisq [v0, v1), and set *least to its value.  If all are NaN,
+ *  return v0 and set *least to infinity. */
 MILL_INLINE int mill_guess_least(const double *chisq, int v0, int v1, double *least)
 {
   double x = INFINITY;

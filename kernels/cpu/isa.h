@@ -16,5 +16,5 @@ void MILL_ISA_SYMBOL(mill_resume_star)(const mill_model *m, mill_slot *slot);
 
 /** mill_sample_ahead (kernels/star/logic/sample.h). */
 int MILL_ISA_SYMBOL(mill_look_ahead)(const mill_model *m, mill_slot *copy);
-/** Copy F of each segment from `copy`, which mill_sample_ahead has asked at the slot's point. */
+/** Copy F of each segment from `copy`, for which mill_look_ahead requested it at slot's point. */
 void MILL_ISA_SYMBOL(mill_take_ahead)(const mill_model *m, mill_slot *slot, const mill_slot *copy);

@@ -74,7 +74,8 @@ static inline void mill_kernel_lines_make(const mill_particle_setup *s,
   l->low_cell = are_few ? (int)low_step : 0;
 }
 
-/** Sort particles of weight > 0 by cell (last axis plus shear).  Cell c begins at w->first[c]. */
+/** Sort particles of weight > 0 by cell.  A particle's cell follows from its coordinate on the last
+ *  axis plus the shear (density.h).  Particles of cell c begin at w->first[c]. */
 static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_particle_batch *batch,
                                     mill_kernel_work *w)
 {
@@ -120,8 +121,8 @@ static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_parti
 /** Load particles into the lanes: at most n, from the particle `from` on.  Returns 0 if all their
  *  kernels are 0 at the start point.
  *
- *  other           in   place of the line on the other axes
- *  delta           in   centre of the particles' cell less the start point of the line, grid steps
+ *  other           in   the line's coordinates on all axes but the last
+ *  delta           in   centre of the particles' cell minus the line's start point, in grid steps
  *  w->start        out  kernel of each lane at the start point; 0 in lanes without a particle
  *  w->up, w->down  out  the kernel is start * up^k * w->fade[k - 1] at the k-th point up the line,
  *                       and start * down^k * w->fade[k - 1] at the k-th point down the line */
@@ -253,14 +254,14 @@ static inline void mill_kernel_one(const mill_kernel_lines *l, const mill_partic
   }
 }
 
-/** Add the kernels of a batch to out [n_grid[0]]..., in units of a kernel's peak. */
+/** Add the kernels of a batch to the grid `out`, in units of a kernel's peak. */
 static inline void mill_kernel_sum(const mill_particle_setup *s, const mill_particle_kernel *k,
                                    const mill_particle_batch *batch, double *out)
 {
   mill_kernel_work *w = (mill_kernel_work *)batch->work;
   mill_kernel_lines lines;
   mill_kernel_lines_make(s, k, &lines);
-  /* steps above four widths: the ratios would overflow; a steep shear: too many cells */
+  /* steps above four widths would let the ratios overflow; a steep shear needs too many cells */
   if (lines.rho2 > 16.0 || lines.n_cell > MILL_KERNEL_MAX_CELL) {
     for (int i = 0; i < batch->n; i++)
       if (batch->weight[i] > 0.0)
@@ -275,12 +276,12 @@ static inline void mill_kernel_sum(const mill_particle_setup *s, const mill_part
       mill_kernel_cell(&lines, cell, w, out);
 }
 
-/** Spread each particle of a batch over its four nodes along each axis of out [n_node[0]].. */
+/** Add each particle of a batch to its four nodes along each axis of `out`, the grid of nodes. */
 static inline void mill_kernel_spread(const mill_particle_setup *s, const mill_particle_kernel *k,
                                       const mill_particle_batch *batch, double *out)
 {
   double low[MILL_PARTICLE_DIM], inverse[MILL_PARTICLE_DIM], spacing;
-  /* nodes along the first and second axis; 1 if that axis is absent or last (loop over q) */
+  /* passes of the loops j and e, over the first and second axis; the loop q takes the last axis */
   const int n0 = s->n_dim > 1 ? 4 : 1, n1 = s->n_dim > 2 ? 4 : 1;
   for (int a = 0; a < s->n_dim; a++) {
     mill_node_axis(s, k, a, &low[a], &spacing);

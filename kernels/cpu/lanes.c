@@ -103,7 +103,7 @@ MILL_AVX2_BODY rotate(const mill_lanes_rotation *f)
 }
 MILL_AVX2(mill_lanes_, rotate, (const mill_lanes_rotation *f), (f))
 
-/* mill_lanes_fill_half: least-squares continuum of each template, then template / continuum - 1. */
+/* mill_lanes_fill_half: fit continua by least squares; templ gets template / continuum - 1. */
 MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
 {
   enum { N_VEC = MILL_LANE / 4 };
@@ -149,7 +149,7 @@ MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
     mill_four c0 = zero, c1 = zero;
     const double *basis = f->basis + (size_t)i * (size_t)f->pitch;
     if (mill_lanes_count(f, i) == 0) {
-      /* a bin without grid points favours no shift: 0 is the mean of normalised templates */
+      /* a bin without grid points gets 0, the mean of normalised templates: it favours no shift */
       memset(out, 0, MILL_LANE * sizeof *out);
       continue;
     }
@@ -165,7 +165,7 @@ MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
 }
 MILL_AVX2(mill_lanes_, fill_half, (const mill_lanes_fill *f, int group), (f, group))
 
-/* mill_lanes_transform_group: m is a normalised template, from mill_lanes_fill_half. */
+/* mill_lanes_transform_group: one complex transform serves m^2 and m of a normalised template m. */
 MILL_AVX2_BODY transform_group(const mill_lanes_transform *f)
 {
   const float scale = 1.0f / (float)f->n;

@@ -46,8 +46,8 @@ _Static_assert(MILL_COLUMN_PAD % MILL_TILE_COLUMNS == 0, "padded outputs must be
 /** Data common to the tiles of a strip of columns. */
 typedef struct mill_strip {
   int n_in, column;
-  const mill_real *weight; /**< weights of the strip's first column: input k at k * PANEL; the
-                            *   next panel begins n_in * PANEL later */
+  const mill_real *weight; /**< element k * PANEL: weight of input k in the strip's first column.
+                            *   The next panel begins n_in * PANEL elements later */
   const mill_real *bias;   /**< bias of the strip's first column */
 } mill_strip;
 
@@ -101,7 +101,7 @@ MILL_TILES(MILL_TILE)
 
 typedef void mill_tile(const mill_strip *, const mill_real *, const int *, mill_real *const *);
 
-/** Compute a layer (cpu_real.h) strip by strip, and a strip tile by tile. */
+/** Compute a layer (cpu_real.h) strip by strip, and a strip tile by tile (top of this file). */
 void MILL_LAYER_PRODUCT(const mill_layer *layer, const void *weight_w, int n_row,
                         const mill_real *h, const int *value, mill_real *const *out)
 {
@@ -113,10 +113,10 @@ void MILL_LAYER_PRODUCT(const mill_layer *layer, const void *weight_w, int n_row
   const mill_real *weight = (const mill_real *)weight_w;
   const mill_real *bias = (const mill_real *)layer->bias;
   const int n_tile = (n_row + ROWS - 1) / ROWS;
-  const ptrdiff_t n_in = layer->n_in, strip = n_in * COLUMNS; /* weights of a strip */
+  const ptrdiff_t n_in = layer->n_in, strip = n_in * COLUMNS; /* number of a strip's weights */
   for (int c = 0; c < layer->n_out_pad; c += COLUMNS) {
     const mill_strip s = {layer->n_in, c, weight + n_in * (c - c % PANEL) + c % PANEL, bias + c};
-    const ptrdiff_t ahead = c + COLUMNS < layer->n_out_pad ? strip : 0;
+    const ptrdiff_t ahead = c + COLUMNS < layer->n_out_pad ? strip : 0; /* weights to prefetch */
     for (int t = 0; t < n_tile; t++) {
       /* tiles have nearly equal heights */
       const int row = n_row * t / n_tile, n = n_row * (t + 1) / n_tile - row;

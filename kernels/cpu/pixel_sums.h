@@ -171,7 +171,7 @@ MILL_BLOCK_FN void mill_block_normal_matrix(mill_block *b, int nk, int n_error, 
         a[k * nk + l] = row[q + l];
       v[k] = with_d[q + k];
     }
-    /* S = P t: a -= S^T E^T E S, v -= S^T E^T E D.  Row by row of E, so that loops vectorise. */
+    /* a -= S^T E^T E S, v -= S^T E^T E D by rows of E, to vectorise; S = P t, see head of file */
     for (int e = 0; e < q; e++) {
       const double *at = with_s + (ptrdiff_t)e * nk;
       with_residual[e] = with_d[e];
@@ -249,8 +249,8 @@ MILL_BLOCK_FN void mill_error_pairs(mill_block *b, const mill_segment *s, int n,
   const int n_pix = s->n_pix;
   mill_vec_f64 sum[MILL_MAX_ERROR * (MILL_MAX_ERROR + 1) / 2];
   int of[MILL_MAX_ERROR];
-  (void)b; /* a CPU's loop has no use for it */
-  mill_pixel_rows(n, 0, NULL, 0, 0, of);
+  (void)b;                               /* a CPU's loop has no use for it */
+  mill_pixel_rows(n, 0, NULL, 0, 0, of); /* no rows but those of model error */
   for (int k = 0; k < mill_gram_at(n, 0); k++)
     sum[k] = mill_vec_zero_f64();
   MILL_FOR(b, c, mill_chunks(n_pix, MILL_PIXEL_CHUNK))

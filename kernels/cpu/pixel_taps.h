@@ -19,14 +19,14 @@
 
 enum {
   MILL_TAPS = 64,      /**< most taps (grid points) of a pixel */
-  MILL_TAPS_MORE = 14, /**< reach of B beyond K: B falls by a factor 0.27 per grid point */
+  MILL_TAPS_MORE = 14, /**< taps of B beyond K's on each side; B falls by a factor 0.27 a tap */
   MILL_TAPS_SPACE = MILL_TAPS + 2 * MILL_TAPS_MORE,
   MILL_TAPS_END = MILL_SPLINE_END_F32 + 2 /**< grid points that a grid's end disturbs, plus two */
 };
-/** Taps need fewer operations than whole rows above this number of grid points per pixel. */
+/** With more grid points per pixel than this, taps need less work than rotating the whole grid. */
 #define MILL_TAPS_GAIN 2.5
 
-/** Coefficients P0 to P3 of a kernel's taps, zero from tap 2 reach + 2 on. */
+/** Coefficients P0 to P3 of a kernel's taps 0 to 2 * reach + 1; the others are zero. */
 typedef struct mill_taps {
   float p[4][MILL_TAPS];
   int reach;

@@ -50,8 +50,8 @@ static __device__ __forceinline__ void mill_threads_wait(int n_thread)
 #define MILL_FOR(b, i, n)   for (int i = (b)->thread; i < (n); i += (b)->n_thread)
 /* overlap the loads of several elements */
 #define MILL_FOR_SIMD(b, i, n) MILL_PRAGMA(unroll 4) MILL_FOR(b, i, n)
-/* Neighbouring threads take neighbouring elements.  Beyond n a thread loads its batch's first
- * element again: other threads may be changing other elements. */
+/* Neighbouring threads take neighbouring elements.  In place of an element beyond n, a thread loads
+ * the first element of its batch: no other thread changes this one meanwhile. */
 #define MILL_FOR_BATCHES(b, first, n)                                                              \
   for (int first = (b)->thread; first < (n); first += MILL_BATCH * (b)->n_thread)
 #define MILL_BATCH_LEN(first, n)       MILL_BATCH

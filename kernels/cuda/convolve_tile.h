@@ -71,7 +71,7 @@ MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, ptrdiff_t pitch_res
       sum[r].v[p] = 0;
   }
   MILL_PRAGMA(unroll 1)
-  for (; n_diag > 0; n_diag -= 4) {
+  for (; n_diag > 0; n_diag -= 4) { /* four diagonals take their inputs from x and `after` */
     mill_quad after[MILL_RESOLVE_ROWS];
     float4 weight[4];
     in += 4;
