@@ -12,7 +12,7 @@
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/base/memory.h"
 
-/** GPU memory, bytes, for one star of a DESI-like survey with its work space: ample. */
+/** More GPU memory, in bytes, than a star of a DESI-like survey takes with its work space. */
 static const size_t SLOT_BYTES = (size_t)3 << 20;
 
 enum { MIN_SLOT = 64, MAX_SLOT = MILL_GPU_SLOTS };
@@ -212,7 +212,7 @@ static const char *cuda_remark(mill_device *d)
   return d->remark[0] ? d->remark : NULL;
 }
 
-/** Upload a list of slot numbers.  Call only while the GPU has no work, as for send_slots. */
+/** Upload a list of slot numbers.  The GPU must have no work: work might read the pinned copy. */
 static int send_list(mill_device *d, const int *index, int n, int *pinned, const int *to)
 {
   memcpy(pinned, index, (size_t)n * sizeof *index);

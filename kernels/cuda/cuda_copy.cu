@@ -128,7 +128,7 @@ int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n)
     for (int k = 0; k < n_joined; k++)
       MILL_CHECK(stage_piece(d, &piece[i + k]));
   }
-  /* pinned sources may change after mill_cuda_settle, which waits only for copies in the stream */
+  /* queue the direct copies now: mill_cuda_settle waits only for copies that are in the stream */
   return n_direct > 0 ? mill_cuda_flush(d) : MILL_OK;
 }
 
@@ -232,7 +232,7 @@ done:
 
 void mill_cuda_bury(mill_device *d)
 {
-  /* wait for copies to this memory; if one fails, the next call to the GPU reports it */
+  /* wait for copies to the buried memory; the next GPU call reports a failure */
   if (d->n_grave > 0)
     (void)cudaStreamSynchronize(d->up);
   for (int i = 0; i < d->n_grave; i++)
@@ -246,7 +246,7 @@ void mill_cuda_release(mill_device *d, void *memory)
   if (!memory)
     return;
   (void)cudaSetDevice(d->id);
-  /* start copies to this memory; if one fails, the next call to the GPU reports it */
+  /* start pending copies: some may go to this memory.  The next GPU call reports a failure. */
   (void)mill_cuda_flush(d);
   if (d->is_busy && MILL_GROW(&d->grave, &d->cap_grave, d->n_grave + 1) == MILL_OK) {
     d->grave[d->n_grave++] = memory;

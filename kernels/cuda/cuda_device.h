@@ -176,5 +176,5 @@ int mill_cuda_rehearse(mill_device *d);
 void mill_cuda_drop_graph(mill_device *d);
 /** Prepare the n slots of the list view.fresh, compute their guess and set their first request. */
 int mill_cuda_start_stars(mill_device *d, int n);
-/** Queue up to max_round rounds over the n slots view.listed, until n_want slots have finished. */
+/** Queue rounds over the n slots view.listed: max_round, or fewer once n_want have finished. */
 int mill_cuda_rounds(mill_device *d, int n, int n_want, int max_round);

@@ -20,7 +20,7 @@ enum {
   PLAIN_ROUNDS = 4 /**< without a graph: most rounds per advance */
 };
 
-/** Set up at most max_round rounds over n_listed slots, until n_want slots have finished. */
+/** Begin rounds over n_listed slots: max_round at most, fewer once n_want slots have finished. */
 static __global__ void __launch_bounds__(DIGEST_THREADS)
     loop_begin(device_view v, int n_listed, int n_want, int max_round)
 {
@@ -397,8 +397,8 @@ static int launch_rounds(mill_device *d, int n_listed, int max_round)
   return plain_rounds(d, n_listed, max_round);
 }
 
-/** Build the graph and run it on an empty list.  If it fails but the GPU works, kernels are
- *  launched one by one from now on, with a remark for the log. */
+/** Build the CUDA graph and run it on an empty list of slots.  If this fails but the GPU works,
+ *  write d->remark for the log; from now on kernels are launched one by one. */
 static int try_graph(mill_device *d)
 {
   const int n_most = (int)sizeof d->remark / 2; /* leaves the other half to our own words */

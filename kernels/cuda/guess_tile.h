@@ -29,7 +29,7 @@ MILL_INLINE void mill_four_put(const mill_four *x, float *to)
   *(float4 *)(void *)(to + MILL_GUESS_LANE) = make_float4(x->im[0], x->im[1], x->im[2], x->im[3]);
 }
 
-/** Transform sum back and write real parts to chisq, as on a CPU (kernels/cpu/guess_tile.h). */
+/** Transform `sum` back; write its real parts to chisq (arguments: kernels/cpu/guess_tile.h). */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {

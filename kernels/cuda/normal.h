@@ -7,8 +7,8 @@
 #include "kernels/math/block.h"
 
 /** Factor a [n][n] (lower triangle, n <= 32) as L L^T like mill_cholesky, and replace the
- *  right-hand side v [n] by the solution, with the first warp.  out [3]: ln det a; |L^-1 v|^2; the
- *  return value, which all threads read there: 0, or 1 + the row that failed. */
+ *  right-hand side v [n] by the solution, with the first warp.  Returns 0 to all threads, or 1 +
+ *  the row that failed.  out [3]: ln det a; |L^-1 v|^2; the returned value. */
 static __device__ __noinline__ int mill_threads_normal(int thread, int n_thread, int n, double *a,
                                                        double *v, double *out)
 {

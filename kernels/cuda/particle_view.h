@@ -91,9 +91,9 @@ static __device__ inline void particle_segment_make(const particle_view &v,
  *
  *  For grid steps up to a kernel width, the k-th point above the segment's middle point gets
  *  middle * up^k, and the k-th point below gets middle * down^k; `middle` is the kernel at the
- *  middle point.  Only then the caller multiplies the sums by the kernel of each point's distance
+ *  middle point.  The caller must then multiply the sums by the kernel of each point's distance
  *  from the middle.  If `middle` underflows to 0, the kernel is below 1e-190 at all points, and
- *  nothing is added. */
+ *  nothing is added.  For wider grid steps the kernel itself is added at each point. */
 static __device__ inline void particle_segment_add(const mill_particle_setup *s,
                                                    const mill_particle_kernel *k,
                                                    const particle_segment *g,

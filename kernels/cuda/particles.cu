@@ -35,7 +35,7 @@ static __device__ inline mill_particle_cloud cloud_of(const particle_view &v, in
   return c;
 }
 
-/** Make steps [step, step + n_step) of a part; step 0: start.  One block per part and cloud. */
+/** Move a part by steps [step, step + n_step); step 0 is the start.  A block per part and cloud. */
 static __global__ void __launch_bounds__(THREADS, 3)
     particle_move(const __grid_constant__ particle_view v, int step, int n_step)
 {
@@ -135,8 +135,9 @@ static __global__ void __launch_bounds__(THREADS)
                          v.node + (size_t)i * (size_t)v.n_node);
 }
 
-/** Convolve along axis a like mill_block_convolve.  The last axis comes first: its input is v.node,
- *  and `from` is NULL.  A warp computes one output point of the cloud blockIdx.y. */
+/** Convolve along axis a like mill_block_convolve, with n_point = n_row n_grid n_inner outputs for
+ *  each cloud; in `to` clouds are n_to numbers apart.  The last axis comes first: its input is
+ *  v.node, and `from` is NULL.  A warp computes one output point of the cloud blockIdx.y. */
 static __global__ void __launch_bounds__(THREADS)
     particle_convolve(const __grid_constant__ particle_view v, int a, int n_point, int n_inner,
                       const double *from, double *to, size_t n_to)
@@ -292,7 +293,7 @@ static int memory_error(const batch *b, cudaError_t status, const char *which, s
       b->view.n_node);
 }
 
-/** Allocate the memory of b->n problems: as many of n as fit, at least one. */
+/** Set b->n, the size of a batch, to as many of n problems as fit the memory, and allocate it. */
 static int fit_memory(batch *b, int n)
 {
   size_t n_free = 0;
@@ -434,7 +435,7 @@ static int at_most(int64_t n, int64_t most)
 }
 
 /** Set the sizes that depend only on the shape of a problem: parts, slabs, tiles, node unit. */
-static void shape(batch *b)
+static void set_sizes(batch *b)
 {
   const mill_particle_setup *s = b->setup;
   particle_view *v = &b->view;
@@ -451,7 +452,7 @@ static void shape(batch *b)
     n_image *= mill_particle_images(s, a, INFINITY); /* of the widest kernel */
   }
   v->n_grid = (int)n_grid;
-  /* a power of two */
+  /* a power of two, which divides THREADS */
   for (v->n_segment = 1; v->n_segment < n_segment && v->n_segment < THREADS;)
     v->n_segment *= 2;
   b->n_tile = (int)((n_segment + v->n_segment - 1) / v->n_segment);
@@ -461,7 +462,7 @@ static void shape(batch *b)
     v->n_slab = at_most(v->n_part, MOST_SUM_BLOCK / b->n_tile);
     v->n_slab = at_most(v->n_slab, SLAB_BYTES / (int64_t)sizeof(double) / n_grid);
   }
-  /* a node's 64-bit integer holds all particles and images: 2^bits at most, or 2^62 units */
+  /* a node's 64-bit integer must hold all particles and images; 2^bits of them are 2^62 units */
   while (((int64_t)1 << bits) < n_image * s->n_particle)
     bits++;
   v->node_unit = ldexp(1.0, bits - 62);
@@ -484,7 +485,7 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
   b.setup = s;
   for (int i = 0; i < n_problem; i++)
     b.has_position = b.has_position || result[i].position;
-  shape(&b);
+  set_sizes(&b);
   for (int first = 0; first < n_problem; first += b.n) {
     b.problem = problem + first;
     b.result = result + first;

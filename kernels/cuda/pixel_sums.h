@@ -20,9 +20,9 @@ enum {
   MILL_TEAM_SPACE = 440  /**< numbers of a warp's own sums */
 };
 
-/** Factors in a warp's stage by which rows are multiplied at a pixel; SLOPE: for the gradient. */
+/** Factors of a row's elements at a pixel.  A warp's stage has all of these for its pixels. */
 enum {
-  MILL_BY_ONE,
+  MILL_BY_ONE,       /**< for rows of model error and data: 1 */
   MILL_BY_TEMPLATE,  /**< for continuum functions: t */
   MILL_BY_CONTINUUM, /**< for derivatives of the template: P a / sigma */
   MILL_BY_SLOPE,     /**< half the derivative of F in the template */
@@ -108,7 +108,7 @@ static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, in
   MILL_BARRIER(b);
 }
 
-/** Sum the products of n rows of model error over this thread's pixels, as on a CPU. */
+/** Sum products of n rows of model error over this thread's pixels, in acc [mill_gram_at(r, c)]. */
 static __device__ inline void mill_error_pairs(mill_block *b, const mill_segment *s, int n,
                                                double *acc)
 {
@@ -262,7 +262,7 @@ static __device__ __forceinline__ mill_product_row mill_row_of(const mill_segmen
 }
 
 /** Load eight pixels of a row into x: four from p = base + 4 (lane % 4) on, and four from p + 16
- *  on.  In place of four beyond the row's pitch, load the row's last four (mill_cut_row). */
+ *  on.  Beyond the row's pitch, load its last four pixels instead, which mill_cut_row zeroes. */
 static __device__ __forceinline__ void mill_load_row(const mill_product_row *r, int base, int pitch,
                                                      mill_real *x)
 {
@@ -348,7 +348,7 @@ static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
                                                        double *by)
 {
   const int nk = s->ws->n_cont, n = s->n_pix;
-  const double det = mill_det_weight(m, s);
+  const double weight = mill_det_weight(m, s);
   const int cont_pitch = mill_row_pitch(n);
   const float *cont = s->ws->cont;
   for (int p = thread; p < n; p += n_thread) {
@@ -358,7 +358,7 @@ static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
       double x = 0.0;
       for (int k = 0; k < nk; k++)
         x -= solved[k] * (double)cont[(ptrdiff_t)k * cont_pitch + p];
-      x *= det * (double)s->is[p];
+      x *= weight * (double)s->is[p];
       x += work->error[MILL_ERROR_RESIDUAL + e] * by[p];
       sum += x * (double)s->error[(ptrdiff_t)e * cont_pitch + p];
     }
@@ -380,7 +380,7 @@ static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, co
 {
   const int nk = s->ws->n_cont, n = s->n_pix;
   const int cont_pitch = mill_row_pitch(n);
-  const double det = mill_det_weight(m, s);
+  const double weight = mill_det_weight(m, s);
   const float *const cont = s->ws->cont, *const data = s->d, *const is = s->is;
   const double *const constant = s->base, *const chol = work->normal;
   double *const a = work->solve, *const inverse = a + MILL_MAX_CONT * (MILL_MAX_PAR + 2);
@@ -405,7 +405,7 @@ static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, co
     const double t = mill_pixel_template(level, constant[p], (double)templ[p], is[p]);
     double poly, quad;
     mill_pixel_quadratic_of<n_max>(nk, a, chol, inverse, of, &poly, &quad);
-    const double slope = mill_pixel_slope(poly, data[p], t) + det * t * quad;
+    const double slope = mill_pixel_slope(poly, data[p], t) + weight * t * quad;
     by[p] = poly * inverse_sigma;
     by[pitch + p] = slope * inverse_sigma;
   }

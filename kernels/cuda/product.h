@@ -67,7 +67,7 @@ template <typename real> struct tile_rows {
   int is_value[ROWS];
 };
 
-/** Set a tile's rows, one per thread: entries [first, first + n_left) of the list. */
+/** Set a tile's rows to entries [first, first + n_left) of batch.list; a thread sets one row. */
 template <typename real>
 static __device__ inline void find_rows(tile_rows<real> *rows, const row_batch &batch, int first,
                                         int n_left, int column, const row_layout<const real> &in,
@@ -190,7 +190,7 @@ fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const
 }
 
 /** A thread's first row and column of a tile.  The thread's rows are ROW_SIDE rows apart, and its
- *  pieces of columns are APART * PIECE columns apart. */
+ *  groups of PIECE columns are APART * PIECE columns apart. */
 struct product_place {
   int row, column;
 };
@@ -240,7 +240,7 @@ static __device__ __forceinline__ void add_stage(const product_buffer<float> &fr
 }
 
 /** Multiply all STAGE inputs of a float64 buffer by their weights on tensor cores; add to `sum`.
- *  The buffer has zeros past the last input. */
+ *  The buffer has zeros past the last input, so the unnamed number of inputs is not needed. */
 template <int n_row>
 static __device__ __forceinline__ void
 add_stage(const product_buffer<double> &from, int, const product_place &at,
@@ -251,7 +251,7 @@ add_stage(const product_buffer<double> &from, int, const product_place &at,
   /* subtracting k_lane * PIECE gives the first column of the warp; the lane loads column c_lane */
   const int column = at.column - k_lane * size::PIECE + c_lane;
 #pragma unroll
-  for (int k = k_lane; k < STAGE + k_lane; k += MILL_MMA_SUMS) { /* as many steps in every lane */
+  for (int k = k_lane; k < STAGE + k_lane; k += MILL_MMA_SUMS) { /* equal steps in all lanes */
     double b[size::N_COLUMN / size::PIECE];
 #pragma unroll
     for (int j = 0; j < size::N_COLUMN; j += size::PIECE)

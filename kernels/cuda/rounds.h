@@ -61,7 +61,7 @@ enum {
 };
 static_assert(STAR_WARPS * MILL_SPLINE_STAGE % 2 == 0, "stages are counted in doubles");
 
-/** Make a block that uses this shared memory and the rest of a lane's work space. */
+/** Make a block.  Its work space, shared->work, is *work with three arrays in shared memory. */
 template <int n_stage>
 static __device__ inline mill_block use_shared(star_shared<n_stage> *shared,
                                                const mill_workspace *work)
@@ -69,7 +69,7 @@ static __device__ inline mill_block use_shared(star_shared<n_stage> *shared,
   const mill_block b = mill_block_whole(shared->sum, shared->stage);
   if (threadIdx.x == 0) {
     shared->work = *work;
-    shared->work.sums = shared->own.sums; /* these three arrays are in shared memory */
+    shared->work.sums = shared->own.sums;
     shared->work.normal = shared->own.normal;
     shared->work.solve = shared->own.solve;
   }

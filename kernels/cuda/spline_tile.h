@@ -35,11 +35,11 @@ MILL_INLINE void mill_spline_differences(mill_block *b, int n, int origin, int l
 }
 
 /** Filter x with seven taps w, which are `apart` points apart; write the result to `to` [len].
- *  `to` is aligned to four numbers; x is too if apart is 4, and x - 1 if apart is 1. */
+ *  `to` is aligned to four numbers.  With apart 4, x is aligned to four; with apart 1, x - 1 is. */
 MILL_INLINE void mill_spline_filter_row(mill_block *b, int len, const mill_real *w, const int apart,
                                         const mill_real *x, mill_real *to)
 {
-  enum { MOST = 28 }; /* inputs that four outputs need */
+  enum { MOST = 28 }; /* four outputs need 4 + 6 apart inputs: 10, loaded as 12, or 28 */
   const int n_load = apart == 1 ? 12 : MOST, skip = apart == 1 ? MILL_SPLINE_NEAR - 3 : 0;
   const int lane = b->thread & 31, n_rest = len & 3;
   MILL_PRAGMA(unroll 1)

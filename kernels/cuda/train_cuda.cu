@@ -121,7 +121,8 @@ static unsigned blocks(size_t n)
   return (unsigned)((n + THREADS - 1) / THREADS);
 }
 
-/** Compute c [m][n] = op(a) op(b), as train_cpu.c's gemm.  cuBLAS, column-major, gets b first. */
+/** Compute c [m][n] = op(a) op(b) like gemm of train_cpu.c.  cuBLAS sees columns for rows, so it
+ *  gets b first. */
 static int product(mill_train_work *w, int transpose_a, int transpose_b, int m, int n, int k,
                    const float *a, int lda, const float *b, int ldb, float *c, int ldc)
 {
@@ -201,7 +202,8 @@ static int make_streams(mill_train_work *w)
   }
   if (w->cublas->create(&w->handle) != CUBLAS_STATUS_SUCCESS)
     return MILL_ERROR(MILL_ERR_BACKEND,
-                      "cuBLAS cannot be started on this GPU: is its memory full?");
+                      "cuBLAS cannot be started on this GPU: end other programs on it if its "
+                      "memory is full, or use --backend cpu");
   if (w->cublas->set_stream(w->handle, w->stream) != CUBLAS_STATUS_SUCCESS)
     return MILL_ERROR(MILL_ERR_BACKEND,
                       "cublasSetStream failed: does nvidia-smi still see the GPU?");
@@ -341,7 +343,7 @@ static int hidden(mill_train_work *w, const mill_train_rows *rows, float *h)
   return MILL_OK;
 }
 
-/** Queue outputs, losses and d loss / d output of the models being uploaded; add losses to *sum. */
+/** Queue kernels for outputs, losses and d loss / d output of uploaded models; *sum += losses. */
 static int compare(mill_train_work *w, const input *in, int n_row, int n_all, double *sum)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -452,7 +454,7 @@ const mill_train_ops *mill_train_ops_cuda(int *err)
                                      losses,    slopes,
                                      take_loss, gradient,
                                      adam};
-  const mill_cublas *cublas = NULL;
+  const mill_cublas *cublas = NULL; /* loaded here so that a missing library shows at once */
   const mill_cusolver *cusolver = NULL;
   int id = 0;
   *err = mill_cuda_open(&id);

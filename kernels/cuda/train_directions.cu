@@ -31,7 +31,8 @@ static int open_solvers(directions *d)
       d->cusolver->create(&d->solver) != CUSOLVER_STATUS_SUCCESS ||
       d->cusolver->set_stream(d->solver, d->stream) != CUSOLVER_STATUS_SUCCESS)
     return MILL_ERROR(MILL_ERR_BACKEND,
-                      "cuBLAS or cuSOLVER cannot be started on this GPU: is its memory full?");
+                      "cuBLAS or cuSOLVER cannot be started on this GPU: end other programs on it "
+                      "if its memory is full, or use --backend cpu");
   return MILL_OK;
 }
 
@@ -94,7 +95,7 @@ int mill_train_directions_cuda(int n_row, int n_pix, const double *x, int n, dou
   MILL_TRY(reserve(&d.product, rows * rows));
   MILL_TRY(reserve(&d.value, rows));
   MILL_TRY(reserve(&d.out, size));
-  MILL_TRY(reserve((double **)&d.info, 1));
+  MILL_TRY(reserve((double **)&d.info, 1)); /* one int needs less than this */
   TRY_CUDA(cudaMemcpyAsync(d.x, x, rows * pixels * sizeof *x, cudaMemcpyHostToDevice, d.stream));
   /* cuBLAS is column-major: it sees x transposed */
   if (d.cublas->dsyrk(d.products, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_T, n_row, n_pix, &one, d.x,

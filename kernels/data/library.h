@@ -23,8 +23,8 @@ typedef struct mill_label {
   double min, max;            /**< range of the training stars, in the label's unit */
   double scale;               /**< typical uncertainty, in the label's unit */
   double floor;               /**< error added in quadrature in fits with model error */
-  /** A fitted label below edge_min or above edge_max (in its unit) sets MILL_WARN_LABEL_EDGE; both
-   *  0: never.  mill_label_set_edges fills them when a fit loads the library. */
+  /** A fitted label below edge_min or above edge_max (in its unit) sets MILL_WARN_LABEL_EDGE.  If
+   *  both are 0, nothing does.  mill_label_set_edges sets them when a fit loads the library. */
   double edge_min, edge_max;
   int is_element; /**< in a fit: mill_label_is_element */
 } mill_label;
@@ -94,7 +94,7 @@ typedef struct mill_rbf {
   int n_out;                         /**< inputs of the last layer */
 } mill_rbf;
 
-/** Emulator of one arm: multilayer perceptron, or a grid or radial functions and a linear layer. */
+/** Emulator of one arm: perceptron, or one linear layer after a grid or after radial functions. */
 typedef struct mill_emulator {
   int kind;    /**< enum mill_emulator_kind */
   int n_layer; /**< 1 for a grid and for radial functions */
@@ -144,7 +144,7 @@ typedef struct mill_arm {
   double ln_wave0; /**< natural logarithm of the first vacuum wavelength in A */
   double ln_step;  /**< uniform step in ln wavelength */
   double *wave_aa; /**< [n_pix] vacuum A, owned */
-  int sampling;    /**< in a fit, above 1: the arm keeps every sampling-th point of the library */
+  int sampling;    /**< a fit keeps every sampling-th point of the library's grid; 0, 1: all */
   /** Gaussian sigma (A) of the templates' line-spread function, which fits remove from resolution
    *  matrices; at most MILL_MAX_SIGMA_WIDTH of the arm's width.  Negative: the templates have the
    *  instrument's resolution, and fits ignore resolution matrices. */

@@ -177,9 +177,9 @@ typedef struct mill_fit_result {
    *  the templates, are left out. */
   double excess;
   /** guess_chisq: chi-square of the guess's best template (only differences have a meaning).
-   *  guess_tie: another library ties if its guess_chisq is at most this.  Infinite: no guess. */
+   *  guess_tie: a library whose guess_chisq is at most this ties.  Both are infinite: no guess. */
   double guess_chisq, guess_tie;
-  uint8_t library;  /**< 1 + index of the row's library; 0: not fitted, or one library */
+  uint8_t library;  /**< 1 + index of the row's library; 0: not fitted, or the run has only one */
   double hull_dist; /**< distance outside the hulls, mapped labels; 0 inside */
   double chisq_tot, chisq_c_tot, rchisq_tot;
   /** chisq_data, chisq_c_data: chisq_tot and chisq_c_tot without model error.  chisq_noise: the
@@ -201,9 +201,9 @@ typedef struct mill_fit_result {
    *  probability of a larger vrad_chi2.  vrad_range_km_s: largest minus smallest velocity. */
   int64_t n_epoch;
   double vrad_chi2, vrad_pval, vrad_range_km_s;
-  /** A second star at another velocity.  pair_peak: significance of its peak in the residuals.  The
-   *  other values need MILL_INFO_PAIR.  pair_gain: decrease of -2 ln L by this star.  flux_ratio:
-   *  its flux over the first star's, by arm. */
+  /** A second star at another velocity.  pair_peak: significance of the best match of a template
+   *  with the first star's residuals.  The other values need MILL_INFO_PAIR.  pair_gain: decrease
+   *  of -2 ln L by the second star.  flux_ratio: its flux over the first star's, by arm. */
   int32_t pair; /**< 1: two stars */
   double pair_peak, pair_gain;
   double pair_vrad_km_s, pair_vrad_err_km_s, pair_vsini_km_s, pair_vsini_err_km_s;

@@ -52,7 +52,7 @@ typedef struct mill_fit_settings {
   int max_starts;             /**< most guess templates from which a star may start, 1 or more */
   int n_simplex_round;        /**< evaluations of the short simplex of `hybrid` */
   double min_sn; /**< a star below this S/N in every arm is not fitted (LOW_SN); -inf: no limit */
-  int max_eval;  /**< so many evaluations end a simplex; a last polish follows, but no start */
+  int max_eval;  /**< evaluations that end a star's simplex; a last polish follows, but no start */
   int edge_pix;  /**< pixels dropped at each end of an arm with a resolution matrix */
   double sigma_floor;      /**< least sigma of good pixels, in units of the median sigma */
   double bad_sigma_factor; /**< sigma of bad pixels in units of |median flux| */
@@ -68,10 +68,10 @@ typedef struct mill_fit_settings {
   int n_wave_mask;
   mill_wave_range wave_mask[MILL_MAX_WAVE_MASK]; /**< ranges never fitted, such as the dichroic */
   uint32_t mask_ignore;                          /**< mask bits that do not make a pixel bad */
-  /** Per parameter, not for offsets.  fixed 1: it has fixed_value.  prior_sigma 0: no prior. */
-  int fixed[MILL_MAX_PAR];
+  /** Of each parameter; velocity offsets are not among these parameters. */
+  int fixed[MILL_MAX_PAR]; /**< 1: the parameter stays at fixed_value */
   double fixed_value[MILL_MAX_PAR];
-  double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR];
+  double prior_mean[MILL_MAX_PAR], prior_sigma[MILL_MAX_PAR]; /**< sigma 0: no prior */
   mill_sample_settings sample;
 } mill_fit_settings;
 

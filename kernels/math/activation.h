@@ -28,7 +28,7 @@ MILL_HD static inline double mill_exp_negative(double x)
   /* x = k ln 2 + r, |r| <= ln 2 / 2 (Cody-Waite: k times the high part is exact) */
   const double k = (x * 1.44269504088896338700 + MILL_SHIFTER) - MILL_SHIFTER;
   const double r = (x - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10;
-  /* p: (exp(r) - 1 - r) / r^2, interpolated at Chebyshev points; exp(r) errs by 1.6e-17 */
+  /* p interpolates (exp(r) - 1 - r) / r^2 at Chebyshev points; exp(r) then errs by 1.6e-17 */
   double p = 2.51003854955103203e-08;
   p = p * r + 2.76200884454097462e-07;
   p = p * r + 2.75572684599970641e-06;
@@ -54,7 +54,7 @@ MILL_HD static inline double mill_silu(double z, double *slope)
   const double e = mill_exp_negative(-fabs(z)), d = 1.0 / (1.0 + e);
   /* s and 1 - s without cancellation */
   const double s = z < 0.0 ? e * d : d, rest = z < 0.0 ? d : e * d;
-  /* clip z: beyond 800 e is 0, and infinity times 0 would be NaN */
+  /* clip z: for |z| > 800 e is 0, and an infinite z times 0 would be NaN */
   const double low = z < -800.0 ? -800.0 : z, at = low > 800.0 ? 800.0 : low;
   *slope = s * (1.0 + at * rest);
   return low * s;

@@ -73,7 +73,7 @@ static inline void mill_continuum_row(int kind, int n, int k, int n_pix, const d
 /** Among continuum functions MILL_BROAD_CONT to nk - 1, find the range [*low, *end) of functions
  *  that are not 0 in pixels [first, first + len).
  *
- *  reach [unit][2]  in  this range for each unit of MILL_REACH_PIX pixels; NULL: take all */
+ *  reach [unit][2]  in  this range for each unit of MILL_REACH_PIX pixels; NULL: all functions */
 MILL_HD static inline void mill_reach_of(const unsigned char *reach, int nk, int first, int len,
                                          int *low, int *end)
 {

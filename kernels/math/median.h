@@ -38,7 +38,7 @@ MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float
   for (int bit = 31; bit >= 0; bit--) {
     const uint32_t probe = key | (1u << bit);
     const float limit = mill_float_from_key(probe);
-    /* a NaN from a key beyond +infinity counts as above all values, beyond -infinity as below */
+    /* a key beyond an infinity gives NaN: count it as above or below all values, by its sign */
     const int n_below =
         limit == limit ? mill_block_count_below(b, n, x, limit) : (probe & 0x80000000u ? count : 0);
     if (n_below <= rank)
@@ -64,7 +64,7 @@ MILL_BLOCK_FN void mill_block_middle(mill_block *b, int n, const float *x, float
   *high = (float)-mill_block_max(b, -(double)least);
 }
 
-/** Median of x [n] like numpy.nanmedian: mean of the one or two middle values; NaN if all are. */
+/** Return the median of the values x [n] that are not NaN, like numpy.nanmedian; NaN if all are. */
 MILL_BLOCK_FN double mill_block_median(mill_block *b, int n, const float *x)
 {
   float low, high;

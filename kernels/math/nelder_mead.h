@@ -115,7 +115,7 @@ MILL_HD static inline void mill_nm_propose_shrunk(mill_nm *nm, int i)
     nm->trial[j] = nm->simplex[0][j] + 0.5 * (nm->simplex[i][j] - nm->simplex[0][j]);
 }
 
-/** Propose the point of `state` on the line from the worst vertex through the centroid. */
+/** Propose a point on the line from the worst vertex through the centroid: `state` says which. */
 MILL_HD static inline void mill_nm_propose_line(mill_nm *nm, int state)
 {
   const double *worst = nm->simplex[nm->n];
@@ -271,7 +271,7 @@ MILL_HD_CALLED static inline int mill_nm_tell(mill_nm *nm, double f)
 
 /** Best point so far [n], a row of nm; valid until the next mill_nm_tell.
  *
- *  f  out  the point's value, may be NULL; MILL_NM_HUGE when no value was finite or given */
+ *  f  out  the point's value, MILL_NM_HUGE when no value was finite or given; f may be NULL */
 MILL_HD static inline const double *mill_nm_best(const mill_nm *nm, double *f)
 {
   int i_best = 0;

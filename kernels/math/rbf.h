@@ -19,7 +19,7 @@ MILL_HD static inline int mill_rbf_n_poly(int n_axis, int degree)
  *  a and b the order is 1, a, b, aa, ab, bb, aaa, ... */
 MILL_HD static inline void mill_rbf_next_monomial(int n_axis, int *exponent)
 {
-  /* variable at + 1 gets one power of variable `at` and all powers of the last variable */
+  /* one power of variable `at` and all powers of the last variable move to variable at + 1 */
   const int last = n_axis - 1;
   const int carried = exponent[last];
   int at = last - 1;

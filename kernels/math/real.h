@@ -2,7 +2,7 @@
 /** The type of templates: float, or double where the run's precision is float64.
  *
  *  A source file chooses by defining MILL_PRECISION as 32 or 64 before its includes; the default is
- *  64.  Sums over pixels are float64 in both. */
+ *  64.  Sums over pixels are always float64. */
 #pragma once
 
 #include "kernels/math/vector.h"

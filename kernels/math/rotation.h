@@ -26,7 +26,7 @@
 #define MILL_ROTATION_C1   (2.0 * (1.0 - MILL_LIMB_DARKENING) / MILL_ROTATION_NORM)
 #define MILL_ROTATION_C2   (0.5 * MILL_PI * MILL_LIMB_DARKENING / MILL_ROTATION_NORM)
 
-/** v sin i, km/s: slower stars' likelihoods depend on (v sin i)^2, faster stars' on v sin i. */
+/** v sin i, km/s, below which the likelihood depends on (v sin i)^2, and above which on v sin i. */
 #define MILL_VSINI_SOFT 30.0
 
 /** MILL_ROT_SPLINE uses moments up to R = MOMENTS, the quintic from R = QUINTIC on, else both. */
@@ -35,11 +35,11 @@
 
 enum {
   MILL_MAX_ROTATION = 512, /**< largest half width in grid points */
-  MILL_ROTATION_REACH = 3, /**< grid points on each side of the quintic L and the seven weights */
+  MILL_ROTATION_REACH = 3, /**< half width of the quintic L and of the seven weights, grid points */
   MILL_ROTATION_NODES = 14
 };
 
-/** Compute the antiderivatives k0 of K(x) and k1 of x K(x), the argument clipped to [-1, 1]. */
+/** Compute antiderivatives k0 of K(x) (head of this file) and k1 of x K(x); clip x to [-1, 1]. */
 MILL_HD static inline void mill_rotation_primitives(double x, double *k0, double *k1)
 {
   const double c1 = MILL_ROTATION_C1, c2 = MILL_ROTATION_C2;
@@ -61,7 +61,7 @@ MILL_HD static inline int mill_rotation_half_width(int kind, double r_pix)
                                         : (int)ceil(r_pix) + MILL_ROTATION_REACH - 1;
 }
 
-/** Half width that also covers slopes dW_k/dR: at R = 0 the centre's neighbours have slopes too. */
+/** Half width of W_k and dW_k/dR.  At R = 0 the centre's neighbours have slopes but no weight. */
 MILL_HD static inline int mill_rotation_slope_half_width(int kind, double r_pix)
 {
   const int least = kind == MILL_ROT_LINEAR ? 1 : MILL_ROTATION_REACH;
@@ -122,6 +122,7 @@ MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *we
       {1.0, 0.0, -5.0 / 4, -35.0 / 12, 21.0 / 4, -25.0 / 12},
       {0.0, -2.0 / 3, 2.0 / 3, 13.0 / 8, -8.0 / 3, 25.0 / 24},
       {0.0, 1.0 / 12, -1.0 / 24, -3.0 / 8, 13.0 / 24, -5.0 / 24}};
+  /* the quadrature's nodes and weights on [-1, 1]; the other half mirrors them */
   const double node[MILL_ROTATION_NODES / 2] = {
       0.10805494870734367, 0.31911236892788974, 0.5152486363581541, 0.68729290481168548,
       0.82720131506976502, 0.92843488366357352, 0.98628380869681231};

@@ -4,7 +4,7 @@
 
 #include "kernels/math/block.h"
 
-/** Return float number `key` of all floats in ascending order; beyond the infinities: NaN. */
+/** Return the float of rank `key` among all floats, lowest first; NaN beyond the infinities. */
 MILL_HD static inline float mill_float_from_key(uint32_t key)
 {
   union {
@@ -17,12 +17,12 @@ MILL_HD static inline float mill_float_from_key(uint32_t key)
 
 enum { MILL_SELECT_MOST = 8 /**< order statistics found in one pass */ };
 
-/** Find order statistics of x [n]: value[q] gets the values of ranks k[q] and k[q] + 1.
+/** Find order statistics of x [n]: value[q] gets the value of rank k[q], then of rank k[q] + 1.
  *
  *  x [n]              in   not NaN
  *  count [n]          in   times that each x counts, whole numbers; NULL: once
  *  k [n_want]         in   ranks, 0 for the least x; n_want <= MILL_SELECT_MOST
- *  value [n_want][2]  out  for the last rank both are equal */
+ *  value [n_want][2]  out  for the last rank value[q][1] is value[q][0] */
 MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const float *count,
                                      int n_want, const double *k, double (*value)[2])
 {
@@ -36,29 +36,29 @@ MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const
     }
     MILL_FOR(b, i, n)
     {
-      const double there = count ? (double)count[i] : 1.0;
+      const double times = count ? (double)count[i] : 1.0;
       for (int q = 0; q < n_want; q++)
-        part[q] += x[i] < limit[q] ? there : 0.0;
+        part[q] += x[i] < limit[q] ? times : 0.0;
     }
     mill_block_sum_n(b, part, n_want, sum);
-    /* a NaN from a key beyond +infinity counts as above all values, beyond -infinity as below */
+    /* a key beyond an infinity gives NaN: count it as above or below all values, by its sign */
     for (int q = 0; q < n_want; q++)
       if (limit[q] == limit[q] ? sum[q] <= k[q] : !((key[q] | bit) >> 31))
         key[q] |= bit;
   }
   for (int q = 0; q < n_want; q++) {
     const float found = mill_float_from_key(key[q]);
-    double upto = 0.0, minus_next = -(double)INFINITY; /* next: least value above `found` */
+    double n_upto = 0.0, minus_next = -(double)INFINITY; /* next: least value above `found` */
     MILL_FOR(b, i, n)
     {
-      const double there = count ? (double)count[i] : 1.0;
-      upto += x[i] <= found ? there : 0.0;
-      minus_next = x[i] > found && there > 0.0 ? fmax(minus_next, -(double)x[i]) : minus_next;
+      const double times = count ? (double)count[i] : 1.0;
+      n_upto += x[i] <= found ? times : 0.0;
+      minus_next = x[i] > found && times > 0.0 ? fmax(minus_next, -(double)x[i]) : minus_next;
     }
     value[q][0] = value[q][1] = (double)found;
-    upto = mill_block_sum(b, upto);
+    n_upto = mill_block_sum(b, n_upto);
     minus_next = mill_block_max(b, minus_next);
-    if (upto <= k[q] + 1.0 && minus_next > -(double)INFINITY)
+    if (n_upto <= k[q] + 1.0 && minus_next > -(double)INFINITY)
       value[q][1] = -minus_next;
   }
 }

@@ -8,7 +8,8 @@
 
 #include "kernels/math/real.h"
 
-/** Second difference of y about a grid point: right-hand side of the spline's equations. */
+/** Second difference of y about a grid point: right-hand side of the spline's equations, with
+ *  e = exp(step in ln wavelength) - 1 (mill_block_spline). */
 MILL_INLINE mill_real mill_spline_difference(mill_real e, const mill_real *y)
 {
   const mill_real left = y[0] - y[-1], right = y[1] - y[0];

@@ -33,7 +33,8 @@ MILL_HD_CALLED static inline double mill_pareto_mean(int n, const float *x, doub
   return sum / (double)n;
 }
 
-/** Trial value j of m for the parameter b of the Pareto distribution (Zhang & Stephens 2009). */
+/** Return trial value number j, of m, for the parameter b of the Pareto distribution (Zhang &
+ *  Stephens 2009).  last, quartile: the data's largest value and first quartile. */
 MILL_HD static inline double mill_pareto_grid(int m, int j, double last, double quartile)
 {
   return 1.0 / last + (1.0 - sqrt((double)m / (j + 0.5))) / (3.0 * quartile);
@@ -64,29 +65,34 @@ MILL_BLOCK_FN double mill_block_pareto_shape(mill_block *b, int n, const float *
     part[1] += mill_pareto_grid(m, j, last, quartile) / inverse;
   }
   mill_block_sum_n(b, part, 2, sum);
-  /* k at the mean of b, and ten values 0.5 of the prior */
+  /* k at the mean of b; the prior counts as ten more values, 0.5 each */
   return ((double)n * mill_pareto_mean(n, x, sum[1] / sum[0]) + 5.0) / ((double)n + 10.0);
+}
+
+/** Let number `at` of x [n] sink to its place in the heap below it. */
+MILL_HD static inline void mill_heap_sink(int n, float *x, int at)
+{
+  for (int child; (child = 2 * at + 1) < n; at = child) {
+    if (child + 1 < n && x[child + 1] > x[child])
+      child++;
+    if (!(x[child] > x[at]))
+      break;
+    const float swap = x[at];
+    x[at] = x[child];
+    x[child] = swap;
+  }
 }
 
 /** Sort x [n] in place, ascending (heap sort: no recursion, no memory); x has no NaN. */
 MILL_HD_CALLED static inline void mill_sort(int n, float *x)
 {
-  for (int start = n / 2 - 1, end = n; end > 1;) {
-    if (start < 0) { /* heap complete (else node `start` joins it): move its largest to its end */
-      const float swap = x[--end];
-      x[end] = x[0];
-      x[0] = swap;
-    }
-    const int root = start < 0 ? 0 : start--;
-    for (int at = root, child; (child = 2 * at + 1) < end; at = child) {
-      if (child + 1 < end && x[child + 1] > x[child])
-        child++;
-      if (!(x[child] > x[at]))
-        break;
-      const float swap = x[at];
-      x[at] = x[child];
-      x[child] = swap;
-    }
+  for (int at = n / 2 - 1; at >= 0; at--)
+    mill_heap_sink(n, x, at);
+  for (int end = n - 1; end > 0; end--) { /* the heap's largest number becomes x[end] */
+    const float largest = x[0];
+    x[0] = x[end];
+    x[end] = largest;
+    mill_heap_sink(end, x, 0);
   }
 }
 

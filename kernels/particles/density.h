@@ -33,8 +33,8 @@ MILL_HD static inline double mill_grid_step(const mill_particle_setup *s, int a)
   return s->n_grid[a] > 1 ? (s->grid_high[a] - s->grid_low[a]) / (s->n_grid[a] - 1) : 1.0;
 }
 
-/** Number of images of a particle along axis a that may reach the grid, the particle included.  Any
- *  width counts as the axis's length at most: kernels are not wider (check_axis). */
+/** Number of images of a particle along axis a that may reach the grid, the particle included.  The
+ *  kernel's width counts up to the axis's length; no kernel is wider (check_axis). */
 MILL_HD static inline int mill_particle_images(const mill_particle_setup *s, int a, double width)
 {
   const double reach = MILL_KERNEL_REACH * fmin(1.0, width / (s->high[a] - s->low[a]));
@@ -84,9 +84,9 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
   double cov[MILL_PARTICLE_DIM][MILL_PARTICLE_DIM] = {{0}};
   int along_axes = s->along_axes || s->bandwidth == MILL_WIDTH_GIVEN;
   k->is_there = 0;
-  if (!(n >= 1.0)) /* none, or NaN */
+  if (!(n >= 1.0)) /* no particle is left, or the moments are NaN: no kernel */
     return;
-  for (int a = 0; a < n_dim; a++) /* mirror images would need the opposite covariance */
+  for (int a = 0; a < n_dim; a++) /* a mirror image would need covariances of opposite sign */
     along_axes = along_axes || mill_particle_has_images(s, a);
   for (int a = 0; a < n_dim; a++)
     for (int e = 0; e < n_dim; e++) {
@@ -106,7 +106,7 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
 }
 
 /** Grid line i runs along the last axis.  Write its coordinates on the axes before the last one to
- *  other [MILL_PARTICLE_DIM].  Returns the sum of shear * other, in steps of the last axis. */
+ *  other [MILL_PARTICLE_DIM].  Returns the sum of k->shear * other, in steps of the last axis. */
 MILL_HD static inline double mill_kernel_line(const mill_particle_setup *s,
                                               const mill_particle_kernel *k, int i, double *other)
 {

@@ -15,7 +15,7 @@ MILL_HD static inline int mill_particle_cross(int a, int e)
   return a * (2 * MILL_PARTICLE_DIM - 1 - a) / 2 + e;
 }
 
-/** Most steps that a part makes before the sums of all parts are added. */
+/** Most steps for which a block moves its particles before all blocks' sums are added. */
 enum { MILL_PARTICLE_STRIDE = 64 };
 
 /** Purposes of random numbers, for mill_counter_key_of. */
@@ -123,7 +123,7 @@ MILL_HD static inline void mill_particle_absorb(const mill_particle_setup *s, do
 }
 
 /** Add to sum [MILL_PARTICLE_SUMS] the number of living particles, of n, and their first and second
- *  moments about the reference.  at[a][i]: coordinate of particle i. */
+ *  moments about the reference; sum[1] (bad steps) stays.  at[a][i]: coordinate of particle i. */
 MILL_HD static inline void mill_particle_sum(const mill_particle_cloud *c, int n,
                                              double at[][MILL_CHUNK], const double *alive,
                                              double *sum)
@@ -194,17 +194,17 @@ MILL_HD static inline double mill_particle_step(const mill_particle_cloud *c, in
     const int is_exact = p->potential == MILL_FREE && mill_particle_has_images(s, a);
     const double most =
         s->boundary[a] == MILL_OPEN ? 1e300 : (s->high[a] - s->low[a]) * (is_exact ? 1e6 : 1.0);
-    double lost = 0.0;
-    MILL_SIMD_SUM(lost)
+    double n_bad = 0.0;
+    MILL_SIMD_SUM(n_bad)
     for (int i = 0; i < n; i++) {
       const double way = spread * noise[a][i] - dt * slope[a][i];
       next[a][i] = at[a][i] + way;
-      lost += fabs(way) <= most ? 0.0 : alive[i]; /* NaN is lost too */
+      n_bad += fabs(way) <= most ? 0.0 : alive[i]; /* NaN is bad too */
     }
-    bad += lost;
+    bad += n_bad;
     if (s->boundary[a] == MILL_ABSORBING) {
       uint32_t word[MILL_CHUNK];
-      for (int i = 0; i < n; i++)
+      for (int i = 0; i < n; i++) /* draw 1; draw 0 is the noise */
         word[i] = mill_counter_at(key, (uint32_t)(first + i), (uint32_t)step, 1).v[a];
       mill_particle_absorb(s, p->diffusion, a, n, at[a], next[a], word, alive);
     } else {
@@ -275,7 +275,7 @@ MILL_BLOCK_FN void mill_block_particles(mill_block *b, const mill_particle_cloud
       MILL_FOR_AXES(a, n_dim)
       for (int i = 0; i < n; i++)
         at[a][i] = c->x[(size_t)a * row + (size_t)(first + i)];
-      sum[1] += mill_particle_step(c, step, first, n, at, alive);
+      sum[1] += mill_particle_step(c, step, first, n, at, alive); /* bad steps */
     }
     for (int i = 0; i < n; i++)
       c->alive[first + i] = alive[i];
@@ -310,7 +310,8 @@ MILL_HD static inline void mill_particle_moments(mill_particle_cloud *c, int ste
   for (int a = 0; a < n_dim; a++)
     for (int e = a; e < n_dim; e++) {
       const int k = 1 + MILL_PARTICLE_DIM + mill_particle_cross(a, e);
-      const double cross = sum[1 + k] - sum[2 + a] * sum[2 + e] / n; /* sum[1]: bad steps */
+      /* `moment` lacks the bad steps, sum[1], so its element k belongs to sum[1 + k] */
+      const double cross = sum[1 + k] - sum[2 + a] * sum[2 + e] / n;
       moment[k] = n > 1.0 ? cross / (n - 1.0) : 0.0;
     }
   for (int a = 0; a < n_dim; a++)

@@ -7,6 +7,7 @@
 /** Refuse a larger product of step and curvature of U: above 1 an Euler step jumps over a minimum,
  *  above 2 steps grow without limit. */
 #define MOST_CURVATURE_STEP 1.0
+enum { MOST_NUMBERS = 1 << 26 /* in the largest array of a density: 512 MiB */ };
 
 /* ---- setup ---- */
 
@@ -46,11 +47,11 @@ int mill_particle_check_setup(const mill_particle_setup *s)
     n_work = n_work / s->n_node[a] * s->n_grid[a];
     n_most = fmax(n_most, n_work);
   }
-  if (n_most > 1 << 26)
+  if (n_most > MOST_NUMBERS)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "a density of %.0f points from %.0f nodes, computed axis by axis, needs an "
                       "array of %.0f numbers, more than %d: give fewer points or nodes",
-                      n_grid, n_node, n_most, 1 << 26);
+                      n_grid, n_node, n_most, MOST_NUMBERS);
   if (s->form == MILL_DENSITY_BINNED && s->n_dim > 1 && s->bandwidth != MILL_WIDTH_GIVEN &&
       !s->along_axes)
     return MILL_ERROR(

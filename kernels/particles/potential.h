@@ -42,7 +42,7 @@ MILL_HD static inline int mill_field_interval(const mill_particle_field *f, int 
   return i;
 }
 
-/** Index of coefficient i of an axis.  Beyond the last one, on a periodic axis, it wraps around. */
+/** Index of coefficient i of an axis; on a periodic axis an i beyond the last one wraps around. */
 MILL_HD static inline size_t mill_field_at(const mill_particle_field *f, int a, int i)
 {
   return (size_t)(i < f->n_node[a] + 2 ? i : i - f->n_node[a]);
@@ -72,7 +72,7 @@ MILL_HD_CALLED static inline mill_particle_place
 mill_field_slope(const mill_particle_field *f, const double *coef, mill_particle_place at)
 {
   const int n_dim = f->n_dim;
-  const int row1 = n_dim > 1 ? f->n_node[1] + 2 : 1, row2 = n_dim > 2 ? f->n_node[2] + 2 : 1;
+  const int n_coef1 = n_dim > 1 ? f->n_node[1] + 2 : 1, n_coef2 = n_dim > 2 ? f->n_node[2] + 2 : 1;
   double value[MILL_PARTICLE_DIM][4] = {{0}}, grad[MILL_PARTICLE_DIM][4] = {{0}};
   int first[MILL_PARTICLE_DIM] = {0};
   mill_particle_place sum = {{0}};
@@ -88,9 +88,9 @@ mill_field_slope(const mill_particle_field *f, const double *coef, mill_particle
   for (int k = 0; k < 4; k++) {
     if (k > 0 && n_dim == 1) /* there is no second axis */
       continue;
-    const double *line = coef + (mill_field_at(f, 0, first[0] + j) * (size_t)row1 +
+    const double *line = coef + (mill_field_at(f, 0, first[0] + j) * (size_t)n_coef1 +
                                  mill_field_at(f, 1, first[1] + k)) *
-                                    (size_t)row2;
+                                    (size_t)n_coef2;
     const double v1 = n_dim > 1 ? value[1][k] : 1.0;
     if (n_dim < 3) {
       sum.v[0] += grad[0][j] * v1 * line[0];

@@ -64,16 +64,17 @@ MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, cons
   const int n = s->n_pix, nd = m->n_deriv, pair_pitch = mill_row_pitch(n), pitch = m->max_seg_pix;
   const double level = MILL_LEVEL(&m->arm[s->arm], work);
   mill_real *row = (mill_real *)work->smooth;
+  const int is_star2 = s->paired == 2; /* the fitted star is star 2, its companion star 1 */
   double part[2] = {0.0, 0.0};
   MILL_FOR(b, i, mill_row_pitch(n))
   {
-    const int in = i < n;
+    const int in = i < n; /* else i is in the padding, which gets zeros */
     const mill_real own = in ? row[i] + (mill_real)(level * s->base[i]) : 0;
     const mill_real other = in ? unit * (mill_real)s->pair[i] : 0;
     for (int j = 1; j <= nd; j++)
       row[(ptrdiff_t)(nd + j) * pitch + i] =
           in ? unit * (mill_real)s->pair[(ptrdiff_t)j * pair_pitch + i] : 0;
-    row[(ptrdiff_t)(2 * nd + 1) * pitch + i] = s->paired == 2 ? own : other; /* second star's */
+    row[(ptrdiff_t)(2 * nd + 1) * pitch + i] = is_star2 ? own : other;
     row[i] += other;
     part[0] += in && s->good[i] ? (double)own : 0.0;
     part[1] += in && s->good[i] ? (double)other : 0.0;

@@ -37,7 +37,7 @@ MILL_HD static inline double mill_guess_apart(int i)
   return i <= 3 ? 0.5 : i <= 5 ? 1.0 : 1.5;
 }
 
-/** Terms of chi^2 that the bins give: both, only w m^2, or only w n m. */
+/** Terms of chi^2 (head of this file) from bins: w n m and w m^2; only w m^2; only w n m. */
 enum mill_guess_bins { MILL_BINS_ALL, MILL_BINS_SQUARE, MILL_BINS_RESIDUAL };
 
 MILL_HD static inline int mill_guess_takes(const mill_segment *s)
@@ -86,7 +86,7 @@ MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, in
       const mill_segment *s = &slot[0]->segment[i_seg];
       if (!mill_guess_takes(s))
         continue;
-      /* all blocks at frequency f: t, the group's templates; d (below), the stars' data */
+      /* transforms of all blocks at frequency f: t, of the group's templates; d, of stars' data */
       const int n_block = s->ws->n_block;
       const float *t = s->ws->templ + lane +
                        ((size_t)(k0 / MILL_GUESS_LANE) * (size_t)n + (size_t)f) * (size_t)n_block *
@@ -131,8 +131,8 @@ MILL_HD static inline void mill_guess_doubt_sky(int n_sky, const mill_segment *s
 /** Fill s->guess with the Fourier transforms of a segment's bins of w = c^2/sigma^2 and of w n,
  *  where n = d/c - 1 (top of this file).
  *   MILL_BINS_ALL       both; c is the continuum fit in work->solve
- *   MILL_BINS_SQUARE    only w; c is the model in s->scratch
- *   MILL_BINS_RESIDUAL  only w n; c is the model in s->scratch
+ *   MILL_BINS_SQUARE    only w; c is the model; s->scratch has c / (sigma of the data alone)
+ *   MILL_BINS_RESIDUAL  only w n; c as for MILL_BINS_SQUARE
  *  work->pixel and work->smooth are work space, [n_pix] double each. */
 MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int nk,
                                          enum mill_guess_bins what, const mill_segment *s,
@@ -147,7 +147,7 @@ MILL_BLOCK_FN void mill_block_guess_bins(mill_block *b, const mill_model *m, int
   MILL_FOR(b, i_chunk, mill_chunks(n, MILL_CHUNK))
   {
     const int first = i_chunk * MILL_CHUNK, len = mill_chunk_len(n, first, MILL_CHUNK);
-    double x[MILL_CHUNK]; /* c / sigma */
+    double x[MILL_CHUNK]; /* c / sigma, where sigma includes a fixed model error */
     if (what == MILL_BINS_ALL) {
       mill_continuum_of(s, nk, work->solve, first, len, x);
       MILL_SIMD
@@ -286,10 +286,9 @@ MILL_HD static inline void mill_guess_start(const mill_model *m, mill_slot *slot
   slot->starts.label[slot->starts.n] = i_label;
   double *theta = slot->starts.theta[slot->starts.n++];
   double vsini = m->guess_vsini[templ % m->n_guess_vsini];
-  if (slot->n_segment <= m->n_arm) /* one exposure */
+  if (slot->n_segment <= m->n_arm) /* a single exposure; see MILL_START_VSINI */
     vsini = fmin(vsini, MILL_START_VSINI);
-  vsini = vsini < m->set.min_vsini_km_s ? m->set.min_vsini_km_s : vsini;
-  vsini = vsini > m->set.max_vsini_km_s ? m->set.max_vsini_km_s : vsini;
+  vsini = fmin(fmax(vsini, m->set.min_vsini_km_s), m->set.max_vsini_km_s);
   theta[MILL_PAR_VRAD] = mill_within_velocities(m, mill_guess_velocity(n_bin, m->guess_ln_step));
   theta[MILL_PAR_VSINI] = vsini;
   for (int l = 0; l < n_label; l++)
@@ -318,7 +317,7 @@ MILL_BLOCK_FN void mill_block_guess_data(mill_block *b, const mill_model *m, mil
     /* without a continuum fit the bins have no weight */
     const double f = mill_block_project(b, m, s, NULL, 1.0, 0.0, work);
     const int has_fit = isfinite(f);
-    /* chi-square of the continuum alone above the noise */
+    /* by how much the continuum's chi-square exceeds its expected value, the good pixels' number */
     MILL_SERIAL(b)
     {
       slot->lead.signal[s->arm] += has_fit ? f - mill_unit_part(m, s) - (double)s->n_good : 0.0;

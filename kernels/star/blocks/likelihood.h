@@ -143,8 +143,8 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
                                     MILL_LN_SCALE(arm, work), work)))
       mill_block_fix_error(b, m, s, smooth, MILL_LEVEL(arm, work), n_share, work);
   }
-  /* F is of T1 + r T2.  If star 2's tangents are asked (paired 2), `smooth` holds this divided by
-   * r = exp(-pair_ln_ratio), and ln_scale restores the factor r */
+  /* The model of two stars is T1 + r T2.  If star 2's tangents are asked (paired 2), `smooth` holds
+   * T1 / r + T2, where r = exp(-pair_ln_ratio), and ln_scale restores the factor r. */
   const double ln_scale =
       MILL_LN_SCALE(arm, work) + (is_pair && s->paired == 2 ? -s->pair_ln_ratio : 0.0);
   const double f = mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work), ln_scale, work);
@@ -211,10 +211,10 @@ MILL_BLOCK_FN void mill_block_weigh_lines(mill_block *b, const mill_model *m, co
       mill_add_error_shares(s, first, len, work, flux);
       for (int i = 0; i < len; i++) {
         const double is = (double)s->is[first + i], r = (double)s->d[first + i] - flux[i] * is;
-        const double v = s->good[first + i] ? poly[i] * (double)row[first + i] * is : 0.0;
-        acc[MILL_LINE_CHISQ] += v * v * r * r;
-        acc[MILL_LINE_WEIGHT] += v * v;
-        acc[MILL_LINE_SQUARE] += v * v * v * v;
+        const double slope = s->good[first + i] ? poly[i] * (double)row[first + i] * is : 0.0;
+        acc[MILL_LINE_CHISQ] += slope * slope * r * r;
+        acc[MILL_LINE_WEIGHT] += slope * slope;
+        acc[MILL_LINE_SQUARE] += slope * slope * slope * slope;
       }
     }
     mill_block_sum_n(b, acc, MILL_N_LINE_SUM, total);
@@ -244,7 +244,7 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
     const int first = c * MILL_PIXEL_CHUNK, len = mill_chunk_len(n, first, MILL_PIXEL_CHUNK);
     const float *is = s->is + first, *d = s->d + first;
     const unsigned char *good = s->good + first;
-    double flux[MILL_PIXEL_CHUNK], poly[MILL_PIXEL_CHUNK];
+    double flux[MILL_PIXEL_CHUNK], x[MILL_PIXEL_CHUNK], poly[MILL_PIXEL_CHUNK];
     MILL_SIMD
     for (int i = 0; i < len; i++)
       flux[i] = level * s->base[first + i];
@@ -257,7 +257,7 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
     MILL_SIMD
     for (int i = 0; i < len; i++) {
       flux[i] *= poly[i];
-      poly[i] = flux[i]; /* x: without model error */
+      x[i] = flux[i];
     }
     mill_add_error_shares(s, first, len, work, flux);
     if (keep == 1 && s->model) {
@@ -265,25 +265,25 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
       for (int i = 0; i < len; i++)
         s->model[first + i] = (float)flux[i];
     }
-    double chi = 0.0, below = 0.0;
+    double chi = 0.0, below = 0.0, scaled[MILL_PIXEL_CHUNK], square[MILL_PIXEL_CHUNK];
     MILL_SIMD_SUM(chi, below)
     for (int i = 0; i < len; i++) {
       const double model = good[i] ? flux[i] * (double)is[i] : 0.0;
       const double r = good[i] ? (double)d[i] - model : 0.0;
-      const double low = good[i] && poly[i] < 0.0 ? poly[i] * (double)is[i] : 0.0;
+      const double low = good[i] && x[i] < 0.0 ? x[i] * (double)is[i] : 0.0;
       chi += r * r;
       below += low * low;
-      poly[i] = model; /* from here on poly is model / sigma, and flux r^2 */
-      flux[i] = r * r;
+      scaled[i] = model;
+      square[i] = r * r;
     }
     if (keep) {
       MILL_SIMD
       for (int i = 0; i < len; i++)
-        s->scratch[first + i] = (float)poly[i];
+        s->scratch[first + i] = (float)scaled[i];
     }
     MILL_SIMD_MAX(worst)
     for (int i = 0; i < len; i++)
-      worst = flux[i] > worst ? flux[i] : worst;
+      worst = square[i] > worst ? square[i] : worst;
     acc[0] += chi;
     acc[1] += below;
   }
@@ -346,8 +346,8 @@ MILL_BLOCK_FN mill_segment mill_segment_of_data(mill_block *b, const mill_model 
   return data;
 }
 
-/** Answer MILL_REQ_MODELS for one segment at a velocity: model, chi-squares and checks.  keep: 2
- *  leaves the stored models as they are (mill_block_residual). */
+/** Answer MILL_REQ_MODELS for one segment at a velocity: compute chi-squares and checks.  With keep
+ *  1 also store the segment's model, template and continuum; with keep 2 leave the stored ones. */
 MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mill_segment *s,
                                     double vel_km_s, int keep, mill_workspace *work, double *answer)
 {
@@ -391,8 +391,8 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   MILL_BARRIER(b);
 }
 
-/** Return the weight of a segment that shares the templates' error with others, about the sum of
- *  (S/N)^2 over its good pixels.  Below S/N 1 it approaches the number of good pixels. */
+/** Return the weight of a segment among those that share the templates' error.  It is about the sum
+ *  of (S/N)^2 over the good pixels; below S/N 1 it approaches the number of good pixels. */
 MILL_HD static inline double mill_segment_weight(const mill_segment *s)
 {
   const double sn = fmin(fmax(s->sn, 0.0), MILL_MOST_SN);
@@ -482,8 +482,8 @@ MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const m
   mill_block_team_end(&team);
 }
 
-/** Set work->templ and its spline, work->bend, for a request without tangents.  The template is
- *  kept in slot->kept for later requests with the same v sin i and labels. */
+/** Set work->templ and its spline, work->bend, for a request without tangents.  mill_template_keeps
+ *  says if slot->kept keeps the template for later requests with the same v sin i and labels. */
 MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_slot *slot,
                                        int i_arm, mill_workspace *work)
 {

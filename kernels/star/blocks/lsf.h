@@ -118,7 +118,8 @@ MILL_HD static inline int mill_lsf_all_even(int n, const double *wave, int first
   return n_even == len;
 }
 
-/** Return the width of pixel i, in the unit of wave [n]; next to a gap, the other side's step. */
+/** Return the width of pixel i, in the unit of wave [n]: the mean step to the neighbouring pixels,
+ *  or the shorter of the two steps if a gap is in the other one. */
 MILL_HD static inline double mill_pixel_width(int n, const double *wave, int i)
 {
   const int left = i > 0 ? i - 1 : 0, right = i < n - 1 ? i + 1 : i;

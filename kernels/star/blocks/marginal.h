@@ -61,7 +61,7 @@ MILL_BLOCK_FN void mill_block_take_column(mill_block *b, const mill_samples *s, 
   MILL_BARRIER(b);
 }
 
-/** Set s->own [n]: each sample's copies if it is in the mode, 0 if not.  Returns the sum. */
+/** Set s->own [n] to s->copies for samples in the mode, 0 for the others.  Return the sum. */
 MILL_BLOCK_FN double mill_block_take_mode(mill_block *b, const mill_samples *s,
                                           const mill_modes *modes, int mode)
 {
@@ -118,7 +118,7 @@ MILL_BLOCK_FN void mill_block_marginal_density(mill_block *b, const mill_model *
     const double x = low + e % MILL_N_DENSITY * step;
     double sum = 0.0;
     for (int i = first; i < end; i++) {
-      /* below, above: distance from the sample's mirror image at a limit, in kernel widths */
+      /* kernel widths from the sample (u) and, for velocity and v sin i, from its mirror images */
       const double n = (double)count[i], place = at + (double)s->column[i];
       const double u = (x - place) * inverse, below = (x + place - 2.0 * least) * inverse;
       const double above = (2.0 * most - x - place) * inverse;
@@ -141,11 +141,11 @@ MILL_BLOCK_FN void mill_block_marginal_density(mill_block *b, const mill_model *
 }
 
 /** Find a density's deepest valley with at least the fraction `least` of the weight on each side;
- *  *at: the valley's middle point.  Returns the valley's density divided by the density of the
- *  lower of its two summits; 1: no valley. */
+ *  *at: the valley's middle point.  Returns the valley's ratio, its density divided by the density
+ *  of the lower of its two summits; 1: no valley. */
 MILL_HD static inline double mill_density_valley(const double *density, double least, int *at)
 {
-  double all = 0.0, below = 0.0, left_summit = 0.0, depth = 1.0;
+  double all = 0.0, below = 0.0, left_summit = 0.0, lowest = 1.0; /* lowest: ratio so far */
   int first = 0, last = 0;
   for (int i = 0; i < MILL_N_DENSITY; i++)
     all += density[i];
@@ -153,20 +153,20 @@ MILL_HD static inline double mill_density_valley(const double *density, double l
     double right_summit = 0.0;
     below += density[i];
     left_summit = density[i] > left_summit ? density[i] : left_summit;
-    if (below < least * all || below > (1.0 - least) * all || density[i] > depth * left_summit)
+    if (below < least * all || below > (1.0 - least) * all || density[i] > lowest * left_summit)
       continue;
     for (int e = i; e < MILL_N_DENSITY; e++)
       right_summit = density[e] > right_summit ? density[e] : right_summit;
     const double ratio = density[i] / (left_summit < right_summit ? left_summit : right_summit);
-    if (ratio < depth) {
-      depth = ratio;
+    if (ratio < lowest) {
+      lowest = ratio;
       first = last = i;
-    } else if (ratio == depth && last == i - 1) { /* a flat valley, as where the density is 0 */
+    } else if (ratio == lowest && last == i - 1) { /* a flat valley, as where the density is 0 */
       last = i;
     }
   }
   *at = (first + last) / 2;
-  return depth;
+  return lowest;
 }
 
 /** Cut a mode in two at the deepest valley of its parameters' densities.  Returns 0 if no valley is
@@ -176,9 +176,9 @@ MILL_BLOCK_FN int mill_block_mode_split(mill_block *b, const mill_model *m, cons
                                         int mode, double ess, double *density, mill_modes *modes)
 {
   const double n = mill_block_take_mode(b, s, modes, mode), part = n / (double)s->n_sample;
-  const double least = fmax(MILL_MODE_WEIGHT, MILL_MODE_ESS / ess);
-  double depth = MILL_MODE_VALLEY;
-  mill_mode_cut best = {mode, -1, modes->n, 0.0};
+  const double least_weight = fmax(MILL_MODE_WEIGHT, MILL_MODE_ESS / ess);
+  double lowest = MILL_MODE_VALLEY;               /* ratio of the deepest valley so far */
+  mill_mode_cut best = {mode, -1, modes->n, 0.0}; /* k is -1 until a valley is found */
   for (int k = 0; k < s->n_free && n > 1.0; k++) {
     const int j = s->par[k];
     double mean, var;
@@ -190,11 +190,11 @@ MILL_BLOCK_FN int mill_block_mode_split(mill_block *b, const mill_model *m, cons
     if (!(var > 0.0))
       continue;
     mill_block_marginal_density(b, m, s, s->own, j, n, ess * part, var, low, high, density);
-    const double ratio = mill_density_valley(density, least / part, &at);
+    const double ratio = mill_density_valley(density, least_weight / part, &at);
     MILL_BARRIER(b); /* all threads have read the density */
-    if (!(ratio < depth))
+    if (!(ratio < lowest))
       continue;
-    depth = ratio;
+    lowest = ratio;
     best.k = k;
     best.at = low + at * (high - low) / (MILL_N_DENSITY - 1) - s->at[j];
   }

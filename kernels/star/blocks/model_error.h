@@ -49,8 +49,8 @@ MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
   MILL_BARRIER(b);
 }
 
-/** Return the point of the model error's grid to the left of pixel i; *u: fraction of the way to
- *  the next point.  The grid divides each step of the templates' grid by error->finer.
+/** Return the index of the model error's grid point to the left of pixel i; *u: fraction of the way
+ *  to the next point.  The grid divides each step of the templates' grid by error->finer.
  *  index, frac  in  each pixel's place on the templates' grid (mill_block_locate) */
 MILL_HD static inline int mill_model_error_at(const mill_model_error *error, const int *index,
                                               const float *frac, int i, float *u)
@@ -252,7 +252,7 @@ MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mil
   const size_t pitch = (size_t)m->max_seg_pix;
   mill_real *sharp = mill_sharp_rows(s, work) + pitch, *seen = (mill_real *)work->pixel + 3 * pitch;
   mill_block_locate_error(b, arm, s, level, n_share, work);
-  for (int j = 0; j < arm->error.n_component && s->res; j++) {
+  for (int j = 0; j < arm->error.n_component && s->res; j++) { /* without a matrix: done */
     float *to = s->error + (size_t)j * mill_row_pitch(s->n_pix);
     MILL_FOR_SIMD(b, i, s->n_pix)
     {
@@ -269,7 +269,7 @@ MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mil
 }
 
 /** Return sigma^2 of the line-spread function at pixel i (not at an end), converted to pixels^2:
- *  lsf_aa^2 + (templates' sigma)^2 + (blur_ln * wavelength)^2.  0: NaN or too large. */
+ *  lsf_aa^2 + (templates' sigma)^2 + (blur_ln * wavelength)^2.  Return 0 if NaN or too large. */
 MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mill_segment *s,
                                              int i)
 {
@@ -283,7 +283,8 @@ MILL_HD static inline double mill_lsf_width2(const mill_model_arm *arm, const mi
 }
 
 /** Return sigma^2, in pixels^2, of the Gaussian with the same sum and sum of squares as row i of
- *  the resolution matrix; near an end, as the nearest whole row.  0: no whole row, or too large. */
+ *  the resolution matrix; near an end, of the nearest whole row.  Return 0 if there is no whole row
+ *  or the width exceeds the segment. */
 MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
 {
   const int n = s->n_pix, h = s->n_diag / 2;
@@ -295,12 +296,12 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
   return width < (double)n ? width * width : 0.0;
 }
 
-/** Fill the two columns of C after the components: the change of flux / sigma if the line-spread
- *  function is wider by the fraction s->width_error.  In the first column the width changes alike
- *  at all pixels.  In the second the change has a factor that rises from -1 to 1 along the pixels.
+/** Fill two columns of C (head of this file), after those of the components, with the change of
+ *  flux / sigma if the line-spread function is wider.  In the first column it is wider by the
+ *  fraction s->width_error at all pixels, in the second by -1 to 1 times this along the pixels.
  *
- *  A relative change x of the width adds x width^2 times the template's second derivative (heat
- *  equation).  s->scratch holds the continuum. */
+ *  A width that grows by the fraction x adds x width^2 times the template's second derivative to
+ *  the template (heat equation).  s->scratch holds the continuum. */
 MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                          const mill_real *templ, double n_share)
 {
@@ -338,8 +339,8 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
   MILL_BARRIER(b);
 }
 
-/** Write n_sky columns of C to s->error from row `first` on: the sky's residuals divided by sigma.
- *  Each exposure has residuals of its own, so n_share does not multiply their variance. */
+/** Write the sky's n_sky residuals divided by sigma, which are columns of C, to rows of s->error
+ *  from row `first` on.  Exposures share no residual, so n_share does not multiply the variance. */
 MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segment *s, int first)
 {
   const int pitch = mill_row_pitch(s->n_pix);
@@ -354,8 +355,8 @@ MILL_BLOCK_FN void mill_block_draw_sky(mill_block *b, int n_sky, const mill_segm
   MILL_BARRIER(b);
 }
 
-/** Fix the model error of a segment after mill_block_release_error.  The segment multiplies the
- *  variance by n_share, so that segments that share one template error count it once.
+/** Fix the model error of a segment after mill_block_release_error.  The error's variance is
+ *  multiplied by n_share, so that segments that share one template error count it once.
  *
  *  templ [max_seg_pix]       in   the template after the resolution matrix
  *  row 0 of mill_sharp_rows  in   the template before the matrix
@@ -377,8 +378,8 @@ MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill
       s->scratch[first + i] = (float)sum[i];
   }
   MILL_BARRIER(b);
-  double total[2], ln_det, taken;
-  mill_block_weigh_error(b, arm, s, templ, level, n_share, work, total);
+  double weighed[2], ln_det, taken; /* weighed: sum of ln(variance ratios), |s->d|^2 */
+  mill_block_weigh_error(b, arm, s, templ, level, n_share, work, weighed);
   mill_block_draw_error(b, m, s, level, n_share, work);
   if (s->width_error > 0.0)
     mill_block_draw_width(b, arm, s, templ, n_share);
@@ -390,13 +391,14 @@ MILL_BLOCK_FN void mill_block_fix_error(mill_block *b, const mill_model *m, mill
   {
     s->n_share = n_share;
     s->n_error = n_done;
-    s->sum_ln_var = s->own_sum_ln_var + total[0] + ln_det;
-    s->dd = total[1] - taken;
+    s->sum_ln_var = s->own_sum_ln_var + weighed[0] + ln_det;
+    s->dd = weighed[1] - taken;
   }
   MILL_BARRIER(b);
 }
 
-/** Set solved [n_error][nk] to N^-1 times each row of with_s; chol: N's Cholesky factor. */
+/** Set each row of solved [n_error][nk] to N^-1 times the same row of with_s.  chol is the Cholesky
+ *  factor of the normal matrix N of the continuum's nk coefficients. */
 MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, const double *chol,
                                           const double *with_s, double *solved)
 {
@@ -410,8 +412,8 @@ MILL_BLOCK_FN void mill_block_solve_error(mill_block *b, int nk, int n_error, co
   MILL_BARRIER(b);
 }
 
-/** Compute solve [n_row][nk] = L^-1 (S^T V - what the model error absorbs) from the sums of
- *  mill_jacobian_sums (letters: mill_block_jacobian).  A barrier must follow. */
+/** Compute solve [n_row][nk] = L^-1 (S^T V - (E S)^T (E V)) from the sums of mill_jacobian_sums.
+ *  L, S and V are those of mill_block_jacobian.  A barrier must follow. */
 MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, int n_row,
                                           const mill_workspace *work, double *solve)
 {

@@ -63,7 +63,7 @@ MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot
   }
   MILL_BARRIER(b);
   mill_block_peak_match(b, m, k0, MILL_BINS_RESIDUAL, slot, work);
-  /* guess.least becomes the significance of each template's largest sum w n m = -chisq / 2 */
+  /* now guess.chisq is -2 sum w n m; set guess.least to the significance of its least value */
   MILL_FOR(b, k, n)
   {
     const double *chisq = slot->guess.chisq + (ptrdiff_t)(k0 + k) * nv;

@@ -67,7 +67,7 @@ MILL_INLINE void mill_continuum_of(const mill_segment *s, int nk, const double *
                                    int len, double *sum)
 {
   int low, end;
-  /* Gaussians low to end - 1 are not 0 here; a thread of a GPU, which has one pixel, adds all */
+  /* only Gaussians low ... end - 1 are not 0 here; for a single pixel (GPU) add all functions */
   mill_reach_of(MILL_PIXEL_CHUNK > 1 ? s->ws->reach : NULL, nk, first, len, &low, &end);
   MILL_SIMD
   for (int i = 0; i < len; i++)
