@@ -68,7 +68,7 @@ typedef struct memory_source {
   int n;
 } memory_source;
 
-/* Add the systematic error in quadrature; a negative ivar stays bad.  The batch owns the array. */
+/* Let *ivar include the systematic error, in an array of the batch; a negative ivar stays bad. */
 static int add_systematic(mill_spectra *spectra, const starmill_spectrum *from, const float **ivar)
 {
   float *sum = NULL;
@@ -147,7 +147,7 @@ int mill_star_make(starmill_library *h, const starmill_spectrum *spectrum, int n
   MILL_CHECK(
       mill_spectra_open_memory("a star in memory", &h->spectra, &in_memory, &source, &spectra));
   MILL_CHECK(mill_spectra_read(spectra, exposure, n_exposure, &batch));
-  return star_of_batch(h, &batch, -1, star);
+  return star_of_batch(h, &batch, -1 /* no TARGETID */, star);
 }
 
 int starmill_star_create(starmill_library *library, const starmill_spectrum *spectrum, int n,

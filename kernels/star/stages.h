@@ -153,7 +153,7 @@ typedef struct mill_active_facet {
   double force;              /**< Lagrange multiplier of the facet, 0 or more */
 } mill_active_facet;
 
-/** Axes of the damped curvature at a point: its Cholesky factor over the n parameters idx. */
+/** Axes of a simplex: the Cholesky factor of the damped curvature in the n parameters idx. */
 typedef struct mill_polish_axes {
   int n, idx[MILL_MAX_PAR];
   double factor[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n][n] lower triangle */
@@ -209,7 +209,7 @@ typedef struct mill_pair {
   double least_apart;     /**< least velocity difference of two stars, km/s */
   double trust;      /**< trust region of the companion's parameters, in typical uncertainties */
   int n_least;       /**< least number of turns */
-  double f[2], fall; /**< F at the end of each star's last turn; its fall since the turn before */
+  double f[2], fall; /**< F at the end of each star's last turn; F's fall in the last turn */
   /* exchanges (kernels/star/logic/pair_exchange.h) */
   int exchanged;      /**< the epoch whose velocities are exchanged */
   int n_pass, n_kept; /**< passes over all epochs so far; exchanges kept in this pass */
@@ -219,7 +219,7 @@ typedef struct mill_pair {
   } was; /**< before the last exchange */
   double theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];
   double flux[MILL_MAX_ARM][2]; /**< summed templates of `star` and of its companion */
-  /** For a step d of the star, the companion's best step is follow + along * d, with variances. */
+  /** After a step d of the star, the companion's best step is follow + along * d. */
   struct {
     double follow[MILL_MAX_PAR], along[MILL_MAX_PAR * MILL_MAX_PAR], variance[MILL_MAX_PAR];
   } next, at;

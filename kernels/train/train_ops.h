@@ -66,7 +66,7 @@ typedef struct mill_train_ops {
   const char *name;
   /** Compute the first n principal directions of the rows of x [n_row][n_pix], in float64.
    *   value [n]       the n largest eigenvalues of x x^T, ascending
-   *   out [n][n_pix]  rows v^T x, v: eigenvectors of x x^T; a row's sum of squares: eigenvalue
+   *   out [n][n_pix]  rows v^T x of eigenvectors v of x x^T; a row's squares sum to v's eigenvalue
    *  MILL_ERR_INTERNAL if LAPACK or cuSOLVER fails. */
   int (*directions)(int n_row, int n_pix, const double *x, int n, double *value, double *out);
   int (*create)(const mill_train_net *net, mill_train_work **out);

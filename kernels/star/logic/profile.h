@@ -136,7 +136,7 @@ MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slo
   return 1;
 }
 
-/** Fill in the moments of exp(-dF/2) over the grid; 1: evaluate a better grid. */
+/** Fill in the moments of exp(-dF/2) over the grid, or set up a better grid and return 1. */
 MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

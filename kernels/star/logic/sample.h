@@ -16,7 +16,7 @@
 #include "kernels/star/logic/starts.h"
 
 /** Another minimum gets a component of the first proposal if its F is less than ORIGIN_F above the
- *  solution's, and its distance from other minima more than APART errors. */
+ *  solution's, and if it is more than APART errors from other minima. */
 #define MILL_SAMPLE_ORIGIN_F 25.0
 #define MILL_SAMPLE_APART    3.0
 
@@ -77,7 +77,7 @@ MILL_HD static inline int mill_sample_allowed(const mill_model *m, const mill_sl
   return u < exp(-0.5 * mill_hull_penalty(m, slot, slot->theta));
 }
 
-/** Draw the next allowed point into slot->theta; 0: too many were refused. */
+/** Draw the next allowed point into slot->theta.  Returns 0 if too many points were refused. */
 MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -113,7 +113,7 @@ MILL_HD static inline int mill_sample_is_other(const mill_slot *slot)
                          slot->result.m2ll - f > MILL_SAMPLE_RISE + MILL_SAMPLE_SAME * fabs(f));
 }
 
-/** Set up a star's first proposal and number of points; n_part 0: it can have no proposal. */
+/** Set up a star's first proposal and number of points.  If there is no proposal, n_part is 0. */
 MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;

@@ -13,7 +13,7 @@
 #define MILL_SEEK_NEAR   0.5  /**< in steps: a minimum farther away becomes the next centre */
 #define MILL_SEEK_COARSE 6.0  /**< in errors: a larger step is reduced first */
 
-/** Begin a search at vel_km_s, where F is f; NaN: f is not known. */
+/** Begin a search at vel_km_s, where F is f (NaN if not known). */
 MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double vel_km_s, double f,
                                                   mill_curve *c)
 {
