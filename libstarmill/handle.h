@@ -68,7 +68,7 @@ int mill_check_index(const char *what, int64_t i, int64_t n);
 int mill_hdf5_lock(int is_needed); /**< returns is_needed */
 void mill_hdf5_unlock(const int *is_locked);
 
-/** Unless CFITSIO has threads, hold HDF5's lock until the block ends: it guards reading, too. */
+/** Unless CFITSIO has threads, hold HDF5's lock until the block ends, so that one thread reads. */
 #define MILL_FILES_LOCKED                                                                          \
   MILL_AT_END(mill_hdf5_unlock) const int hdf5_ = mill_hdf5_lock(!mill_spectra_threads())
 

@@ -190,7 +190,7 @@ int starmill_fit(starmill_library *library, const starmill_star *const *star, in
 
 /* ---- result files ---- */
 
-/* Open a dataset, and describe it in c and n_row. *is_column is 1 if a result may have it. */
+/* Open a dataset, and describe it in c and n_row. *is_column is 1 if it can be a column. */
 static int describe(const starmill_table *t, const char *path, table_column *c, int64_t *n_row,
                     mill_h5_array *array, int *is_column)
 {

@@ -130,7 +130,7 @@ static int hidden(mill_train_work *w, const mill_train_rows *rows, float *h)
 }
 
 /* Compute outputs and losses of block b of the last layer. If n_all (models of all ranks) > 0, also
- * compute the gradient in its weights and biases, and its part of d loss / d (last input). */
+ * compute the gradient in the block's parameters, and its part of d loss / d (last input). */
 static void last_layer(mill_train_work *w, int b, const mill_train_rows *rows, int n_all)
 {
   const mill_train_shape *s = &w->net.shape;

@@ -31,7 +31,7 @@ typedef struct mill_train_shape {
   size_t n_param;
 } mill_train_shape;
 
-/** A network and its loss: sum_j rho(scale_j (out_j - target_j)) / n_norm for a model. */
+/** A network and its loss, which is sum_j rho(scale_j (out_j - target_j)) / n_norm for a model. */
 typedef struct mill_train_net {
   mill_train_shape shape;
   int loss;           /**< enum mill_train_loss_kind */

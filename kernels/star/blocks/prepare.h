@@ -24,12 +24,12 @@ MILL_HD static inline void mill_fill_pixels(const mill_segment *s, uint32_t igno
       return;
     const double fl = (double)s->raw_flux[l >= 0 ? l : r], fr = (double)s->raw_flux[r < n ? r : l];
     const double slope = l >= 0 && r < n ? (fr - fl) / (double)(r - l) : 0.0;
-    for (; i < r && i < first + len; i++)
+    for (; i < r && i < first + len; i++) /* ends at the usable pixel r */
       flux[i - first] = fl + slope * (double)(i - l);
   }
 }
 
-/** Return m of x = m 2^e, where 1 <= m < 2, for a normal number x > 0. */
+/** Split a normal number x > 0 into m 2^e with 1 <= m < 2.  Set *e and return m. */
 MILL_HD static inline double mill_mantissa(double x, int64_t *e)
 {
   union {
@@ -42,7 +42,7 @@ MILL_HD static inline double mill_mantissa(double x, int64_t *e)
   return v.f;
 }
 
-/** Sum the logarithms of x [n], n <= 64, as one log of the mantissas' product plus exponents. */
+/** Sum the logarithms of x [n], n <= 64, by one logarithm of the product of all mantissas. */
 MILL_INLINE double mill_sum_of_logs(int n, const double *x)
 {
   double product = 1.0;
@@ -63,7 +63,7 @@ MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_seg
 {
   const int n = s->n_pix;
   int part = 0;
-  /* S/N of usable pixels: medians leave NaN out */
+  /* S/N is the median over usable pixels; a median ignores NaN */
   MILL_FOR_SIMD(b, i, n)
   {
     s->scratch[i] = s->raw_flux[i] * sqrtf(mill_pixel_usable(s, ignore, i) ? s->raw_ivar[i] : NAN);

@@ -165,7 +165,7 @@ MILL_HD static inline void mill_sum_row(int n_diag, int n_pix, const float *reso
 }
 
 /** Find the matrix rows of pixels [first, first + len) that are narrower than the templates.  The
- *  caller replaces such a row by three elements: -shift, narrow, shift.
+ *  caller replaces such a row by three elements -shift, narrow, +shift.
  *  narrow [len]  out  the row's sum; 0 for rows that are not narrow
  *  shift [len]   out  half of the row's first moment (pixels)
  *

@@ -143,9 +143,8 @@ MILL_HD static inline void mill_sample_at(const mill_model *m, const mill_slot *
     theta[slot->free_par[k]] += (double)x[k];
 }
 
-/** Return the fit's formal error of parameter j, or 0 or NaN without one.  A label's error is
- *  without the library's floor (subtracted in quadrature), which the likelihood does not
- *  contain. */
+/** Return the fit's formal error of parameter j, or 0 or NaN without one.  A label's error excludes
+ *  the library's floor (in quadrature), which the likelihood does not contain. */
 MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mill_fit_result *r,
                                                    int j)
 {
@@ -203,8 +202,8 @@ MILL_BLOCK_FN int mill_block_post_beyond_hull(mill_block *b, const mill_model *m
   return mill_block_sum(b, n_beyond) > MILL_POST_SHARE * (double)s->n_sample;
 }
 
-/** Store free parameter k's density, summed over modes, from low to high and, at both ends, some
- *  kernel widths of the first mode more.  Returns MILL_POST_SHAPE unless it is the fit's
+/** Store free parameter k's density, summed over modes.  Its range is low to high and, at both
+ *  ends, some kernel widths of the first mode.  Returns MILL_POST_SHAPE unless it is the fit's
  *  Gaussian. */
 MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mill_slot *slot,
                                           const mill_samples *s, const mill_modes *modes, int k,

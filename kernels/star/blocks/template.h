@@ -303,7 +303,7 @@ MILL_BLOCK_FN void mill_block_locate(mill_block *b, const mill_model_arm *arm, i
   }
 }
 
-/** For a batch of pixels: template and spline coefficients at both ends of their grid intervals. */
+/** Template and spline coefficients at both ends of the grid intervals of a batch of pixels. */
 typedef struct mill_interval {
   mill_real left[MILL_BATCH], right[MILL_BATCH], bend_left[MILL_BATCH], bend_right[MILL_BATCH];
 } mill_interval;
@@ -359,8 +359,7 @@ MILL_BLOCK_FN void mill_block_sample(mill_block *b, const mill_model_arm *arm, i
 }
 
 /** Evaluate the spline of a row y at pixels from mill_block_locate.  Unless slope is NULL, write
- *  the derivative in velocity to slope [n_pix]; this needs slope_ln = d ln(wavelength) / d
- *  velocity. */
+ *  the derivative in velocity to slope [n_pix]; slope_ln is d ln(wavelength) / d velocity. */
 MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *arm, int n,
                                           const mill_real *y, const mill_real *bend,
                                           const int *index, const float *frac, mill_real *out,

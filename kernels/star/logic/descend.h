@@ -13,8 +13,8 @@
 enum { MILL_LEAD_MAX_JAC = 3 };
 
 /** Let a start begin with only the arm of the most significant lines, as Jacobians then cost less.
- *  A start has all arms if there are velocity offsets, if it begins with a simplex, or if it was
- *  given and so is near the minimum. */
+ *  A start has all arms if the fit has velocity offsets, or if it begins with a simplex.  A given
+ *  start has all arms too, as it is near the minimum. */
 MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
 {
   int lead = 0, n_arm = 0; /* lead: 1 + arm */

@@ -167,7 +167,7 @@ MILL_HD_CALLED static inline int mill_seeks_doubt(const mill_model *m, mill_slot
 }
 
 /** Return the squared significance of all arms' lines together.  Overestimated errors make
- *  lead.signal too low: the drop of chi-square by the guess's best template is a lower limit. */
+ *  lead.signal too low; the drop of chi-square by the guess's best template then replaces it. */
 MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_slot *slot)
 {
   double signal = 0.0;
@@ -209,7 +209,7 @@ MILL_HD_CALLED static inline void mill_scan_begin(const mill_model *m, mill_slot
   }
 }
 
-/** Return by how much F of an epoch or arm must fall below F at the star's velocity. */
+/** Return how far a low F (mill_scan_end) of an epoch or arm is below F at the star's velocity. */
 MILL_HD_CALLED static inline double mill_scan_gain(const mill_model *m, mill_slot *slot, int i)
 {
   if (slot->of_epochs)

@@ -60,7 +60,7 @@ MILL_HD static inline double mill_part_u(const mill_model *m, const mill_slot *s
          mill_par_inner(m, MILL_PAR_VSINI, slot->best.end[MILL_PAR_VSINI]);
 }
 
-/** Convert a point x [n_free], less the solution, to a component's coordinates y [n_free]. */
+/** Convert x [n_free], a point less the solution, to a component's coordinates y [n_free]. */
 MILL_HD static inline void mill_part_straight(const mill_model *m, const mill_slot *slot,
                                               const mill_part *part, const float *x, double *y)
 {
@@ -110,7 +110,7 @@ MILL_HD_CALLED static inline int mill_part_shape(const mill_slot *slot, double w
   return isfinite(part->ln_peak);
 }
 
-/** Make draw i from a component; x [n_free] out: its difference from the solution, in float32. */
+/** Make draw i from a component.  x [n_free] out: the draw relative to the solution, in float32. */
 MILL_HD_CALLED static inline void mill_part_draw(const mill_model *m, const mill_slot *slot,
                                                  const mill_part *part, int i, float *x)
 {

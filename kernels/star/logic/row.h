@@ -8,11 +8,11 @@
 /** Flag NEAR_HULL is set if the labels are within this many errors of a hull's facet, which then
  *  cuts off part of the posterior. */
 #define MILL_HULL_NEAR 1.0
-/** v sin i is resolved if (v sin i)^2 exceeds the square of the lower limit by this many errors. */
+/** v sin i is resolved if (v sin i)^2 is this many of its errors above the lower limit's square. */
 #define MILL_VSINI_RESOLVED 2.0
-/** Flag STIFF_CONTINUUM is set if slow waves of the residuals (docs/science/numerics.md, "Stiff
- *  continuum") make up more than the fraction PART of an arm's chi-square, and are ERRORS standard
- *  deviations above noise. */
+/** Flag STIFF_CONTINUUM is set if slow waves of an arm's residuals (docs/science/numerics.md,
+ *  "Stiff continuum") are above noise by ERRORS standard deviations.  They must also make up more
+ *  than the fraction PART of chi-square. */
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
 /** CHISQ_NOISE is the chi-square of noise and narrow misfits (mill_block_noise).  ODD_NOISE is set
@@ -340,7 +340,8 @@ MILL_HD_CALLED static inline int mill_fit_emits(const mill_model *m, const mill_
   return emits;
 }
 
-/** Fill in HULL_DIST, and return the bits of RVS_WARN for a finished fit, whose -2 ln L is f. */
+/** Fill in HULL_DIST, and return the bits of RVS_WARN (rules: docs/use/results.md) for a finished
+ *  fit, whose -2 ln L is f. */
 MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, mill_slot *slot, double f)
 {
   mill_fit_result *r = &slot->result;

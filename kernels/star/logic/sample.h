@@ -34,7 +34,8 @@ MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_s
   const double apart = MILL_SAMPLE_APART * MILL_SAMPLE_APART;
   double sum = 0.0, all = 0.0;
   mill_part_of_fit(m, slot, &s->part[0]);
-  s->part[0].share = s->n_part = 1;
+  s->part[0].share = 1.0;
+  s->n_part = 1;
   for (int i = 0; i < slot->starts.n_minimum; i++) {
     const double *minimum = slot->starts.minimum[i];
     const double above = slot->starts.minimum_f[i] - slot->result.m2ll;
@@ -98,8 +99,8 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
   return 0;
 }
 
-/** If its chi-square differs from the row's by more than this fraction, the spectrum is not the
- *  row's.  Processors compute chi-squares of the same spectrum that differ by about 1e-6. */
+/** A spectrum is not the row's if its chi-square differs from the row's by more than this fraction.
+ *  Processors compute chi-squares of the same spectrum that differ by about 1e-6. */
 #define MILL_SAMPLE_SAME 1e-4
 /** A refit that ends this much above the row's F saw another spectrum; usual rises are 0.05. */
 #define MILL_SAMPLE_RISE 5.0

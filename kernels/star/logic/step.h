@@ -69,7 +69,7 @@ MILL_HD_CALLED static inline void mill_polish_curvature(const mill_model *m, con
     const double unit = mill_par_scale(m, j), *hess = p->at.hess + j * m->n_par;
     for (int c = 0; c < n; c++)
       a[r * n + c] = hess[t->idx[c]] + p->second[j * m->n_par + t->idx[c]];
-    a[r * n + r] += p->lambda * (hess[j] + 1e-6 / (unit * unit));
+    a[r * n + r] += p->lambda * (hess[j] + 1e-6 / (unit * unit)); /* not 0 for flat F */
   }
 }
 

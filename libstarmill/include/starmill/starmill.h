@@ -5,8 +5,8 @@
  *
  *  A library handle holds a template library, the settings of a fit and their work space. Several
  *  threads may share a handle; their calls run one at a time.  Handles are independent: to work in
- *  parallel, open one per thread, or set `threads`.  Open libraries after a fork, not before; once
- *  one had several threads, OpenMP hangs in forks that do not exec.
+ *  parallel, open one per thread, or set `threads`.  Open libraries after a fork, not before:
+ *  once a library had several threads, OpenMP hangs in forks that do not exec.
  *
  *  A function that can fail returns a code, 0 for success, and fills *error unless error is NULL.
  *  On failure it leaves its output handles as they were.  A NULL pointer gives STARMILL_USAGE, or
