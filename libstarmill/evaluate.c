@@ -116,7 +116,7 @@ static int check_within(const starmill_library *h, const double *theta)
   return MILL_OK;
 }
 
-/* Load the star again with the new model error.  After a failure the star keeps its old theta. */
+/* Store theta, and load the star again with the model error there. After a failure undo this. */
 int starmill_fix_model_error(starmill_library *library, starmill_star *star, const double *theta,
                              starmill_error *error)
 {
@@ -173,6 +173,7 @@ static int copy_piece(const starmill_library *h, const starmill_star *star, int 
   float *ivar = data + m->n_pix; /* after flux, templ and data of all pieces */
   MILL_CHECK(MILL_ALLOC(n, &good));
   MILL_CHECK(mill_pipeline_good(h->pipeline, i, good));
+  /* i_spectrum, i_arm, exposure, first, n_pix, used, n_continuum, then the arrays */
   m->piece[i] =
       (starmill_piece){p->channel, p->arm,    p->exposure, p->first, n,    from.used, nk,
                        wave,       continuum, flux,        templ,    data, ivar,      coefficient};
@@ -191,7 +192,7 @@ static int copy_piece(const starmill_library *h, const starmill_star *star, int 
   return MILL_OK;
 }
 
-/* Allocate the model's arrays for all pieces of the star, and copy the pieces. */
+/* Allocate the model's arrays, filled with zeros, for all pieces of the star; copy the pieces. */
 static int copy_pieces(const starmill_library *h, const starmill_star *star, starmill_model *m)
 {
   size_t first = 0;
@@ -200,8 +201,8 @@ static int copy_pieces(const starmill_library *h, const starmill_star *star, sta
     m->n_pix += (size_t)star->segment[i].n_pix;
   MILL_CHECK(MILL_ALLOC(n, &m->piece));
   MILL_CHECK(MILL_ALLOC(n * MILL_MAX_CONT, &m->coefficient));
-  MILL_CHECK(MILL_ALLOC(2 * m->n_pix, &m->wave));
-  MILL_CHECK(MILL_ALLOC(4 * m->n_pix, &m->flux));
+  MILL_CHECK(MILL_ALLOC(2 * m->n_pix, &m->wave)); /* wave, continuum */
+  MILL_CHECK(MILL_ALLOC(4 * m->n_pix, &m->flux)); /* flux, template_flux, data, ivar */
   for (int i = 0; i < n; i++) {
     MILL_CHECK(copy_piece(h, star, i, first, m));
     first += (size_t)star->segment[i].n_pix;

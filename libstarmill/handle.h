@@ -68,11 +68,11 @@ int mill_check_index(const char *what, int64_t i, int64_t n);
 int mill_hdf5_lock(int is_needed); /**< returns is_needed */
 void mill_hdf5_unlock(const int *is_locked);
 
-/** If CFITSIO was built without threads, let only this thread read spectra until the block ends. */
+/** Unless CFITSIO has threads, hold HDF5's lock until the block ends, so that one thread reads. */
 #define MILL_FILES_LOCKED                                                                          \
   MILL_AT_END(mill_hdf5_unlock) const int hdf5_ = mill_hdf5_lock(!mill_spectra_threads())
 
-/** Lower n_user and unlock library->mutex, which the caller holds; free the library at 0. */
+/** Lower n_user, and unlock the mutex, which the caller holds.  Without users free the library. */
 void mill_library_release(starmill_library *library);
 
 /** Make a star from spectra in memory.  The caller holds library->mutex. */
@@ -83,7 +83,7 @@ int mill_star_make(starmill_library *library, const starmill_spectrum *spectrum,
 void mill_star_drop(starmill_star *star);
 MILL_CLOSER(starmill_star, mill_star_drop)
 
-/** Return the star as row `row` of the pipeline.  It borrows the star's segments, and start. */
+/** Return the star as row `row` of the pipeline.  It borrows `start` and the star's segments. */
 mill_star mill_star_raw(const starmill_star *star, int64_t row, const double *start);
 
 /** Load the star into the pipeline, unless it is there.  If starmill_fix_model_error set a theta,

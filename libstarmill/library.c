@@ -86,7 +86,8 @@ const char *starmill_revision(void)
   return mill_version_revision();
 }
 
-/* Read the configuration; refuse keys that only starmill fit can follow. */
+/* Read the configuration, and refuse keys that only starmill fit can follow. Set values that depend
+ * on the key format, and the default of one thread. */
 static int read_config(starmill_library *h, const char *config)
 {
   int n_format;

@@ -68,7 +68,7 @@ typedef struct memory_source {
   int n;
 } memory_source;
 
-/* Add the systematic error in quadrature; a negative ivar stays bad.  The batch owns the array. */
+/* Let *ivar include the systematic error, in an array of the batch; a negative ivar stays bad. */
 static int add_systematic(mill_spectra *spectra, const starmill_spectrum *from, const float **ivar)
 {
   float *sum = NULL;
@@ -114,7 +114,7 @@ static const mill_format in_memory = {.name = "memory", .read = add_channels};
 /* Check the spectra and set n_exposure to the highest exposure number + 1. */
 static int count_exposures(const starmill_spectrum *spectrum, int n, int *n_exposure)
 {
-  enum { MOST = 1 << 16 };
+  enum { MOST = 1 << 16 }; /* most exposures of a star */
   *n_exposure = 1;
   if (n < 0 || (n > 0 && !spectrum))
     return MILL_ERROR(MILL_ERR_USAGE, "n is %d%s", n,
@@ -147,7 +147,7 @@ int mill_star_make(starmill_library *h, const starmill_spectrum *spectrum, int n
   MILL_CHECK(
       mill_spectra_open_memory("a star in memory", &h->spectra, &in_memory, &source, &spectra));
   MILL_CHECK(mill_spectra_read(spectra, exposure, n_exposure, &batch));
-  return star_of_batch(h, &batch, -1, star);
+  return star_of_batch(h, &batch, -1 /* no TARGETID */, star);
 }
 
 int starmill_star_create(starmill_library *library, const starmill_spectrum *spectrum, int n,
@@ -267,7 +267,7 @@ static int open_file(starmill_library *h, const char *path, starmill_file **file
     return MILL_ERROR(
         MILL_ERR_CONFIG,
         "%s: its format sets arms and masked wavelengths; open the library with the key "
-        "`format: %s`, or with arms and wave_mask",
+        "`format: %s`, or with the keys arms and wave_mask",
         path, format);
   MILL_CHECK(mill_spectra_index(f->spectra, &h->config.select, &f->index));
   return MILL_GIVE(&f, file);

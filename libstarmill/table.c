@@ -157,7 +157,7 @@ static int fit(starmill_library *h, fit_task *f, starmill_table **table)
   for (int i = 0; i < f->n; i++)
     mill_fit_result_init(&f->best[i], &h->lib, i,
                          f->star[i]->n_segment ? MILL_STATUS_NOT_DONE : f->star[i]->status);
-  h->held = 0;
+  h->held = 0; /* the run unloads the held star */
   MILL_CHECK(mill_pipeline_run(h->pipeline, next_star, f, take_result, f));
   for (int i = 0; i < f->n; i++) {
     memset(row, 0, columns.row_size);
@@ -190,7 +190,7 @@ int starmill_fit(starmill_library *library, const starmill_star *const *star, in
 
 /* ---- result files ---- */
 
-/* Open a dataset, and describe it in c and n_row; *is_column 0: it is no column of a result. */
+/* Open a dataset, and describe it in c and n_row. *is_column is 1 if it can be a column. */
 static int describe(const starmill_table *t, const char *path, table_column *c, int64_t *n_row,
                     mill_h5_array *array, int *is_column)
 {

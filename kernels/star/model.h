@@ -49,7 +49,7 @@ typedef struct mill_model_arm {
   int n_pix, n_pix_pad;
   double ln_wave0, ln_step;
   double expm1_step; /**< exp(ln_step) - 1 */
-  /** exp(-2 ln_step), the factor from the unit of Z[i + 1] to Z[i]'s (mill_block_spline) */
+  /** exp(-2 ln_step), the factor from the unit of Z[i + 1] to that of Z[i] (mill_block_spline) */
   double spline_scale_right;
   /** Filters from second differences to spline coefficients, applied in turn (spline_filter.h).
    *  Their taps are 1, 4 and 16 grid points apart; spline_last is for float64 only. */

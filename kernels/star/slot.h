@@ -26,8 +26,8 @@ typedef struct mill_segment {
   float *raw_flux, *raw_ivar;
   int32_t *raw_mask; /**< zeros when the file has none */
   float *raw_res;    /**< [n_diag][n_pix], NULL without a matrix */
-  /** [n_pix] Gaussian sigma (A) from template to instrument resolution; 0: none; NaN: not fitted.
-   *  NULL: the line-spread function is not given as a sigma. */
+  /** [n_pix] Gaussian sigma (A) from template to instrument resolution.  0: no blur is needed; NaN:
+   *  the pixel is not fitted.  NULL: the line-spread function is not given as a sigma. */
   float *lsf_aa;
   /* prepared */
   float *d;            /**< [n_pix] flux / sigma, bad pixels interpolated */
@@ -74,7 +74,7 @@ typedef struct mill_slot {
   int fix_error;              /**< 1: fix the model error at theta before the tangents */
   int keep_rows;              /**< 1: store the tangents' rows (mill_block_keep_rows); no answer */
   int weigh_lines;            /**< 1: answer tangents by mill_block_weigh_lines */
-  int stored;                 /**< 1 + index of template; 0: none; < 0: another slot stores it */
+  int stored;                 /**< 1 + index of guess template; 0: none; < 0: see cpu/emulate.h */
   double theta[MILL_MAX_PAR]; /**< the star's parameters; templates have its v sin i and labels */
   double *vel;                /**< [n_segment][MILL_N_PROFILE] velocities, km/s; NaN: not asked */
   double *answer;             /**< [n_segment][mill_answer_pitch] by enum mill_answer_place */
@@ -126,7 +126,7 @@ MILL_HD static inline int mill_n_error(const mill_model_arm *arm, double width_e
   return arm->error.n_component + (width_error > 0.0 ? MILL_WIDTH_ROWS : 0) + arm->n_sky;
 }
 
-/** Index of the parameter that is an arm's velocity offset; -1: it has none. */
+/** Return the index of the parameter that is an arm's velocity offset, or -1 if it has none. */
 MILL_HD static inline int mill_par_offset(const mill_model *m, int i_arm)
 {
   return i_arm > 0 && m->n_par > m->n_deriv ? m->n_deriv + i_arm - 1 : -1;
@@ -192,7 +192,7 @@ MILL_HD static inline double *mill_velocities_of(const mill_slot *slot, int i_se
   return slot->vel + (ptrdiff_t)i_segment * MILL_N_PROFILE;
 }
 
-/** Is a segment asked?  For tangents and models, NaN as its only velocity means no. */
+/** Is a segment part of the question?  For tangents and models, not if its velocity is NaN. */
 MILL_HD static inline int mill_is_asked(const mill_slot *slot, int i_segment)
 {
   const double v = mill_velocities_of(slot, i_segment)[0];
@@ -297,7 +297,7 @@ enum mill_star_count {
   MILL_N_STAR_COUNT
 };
 
-/** Table of a segment's arrays except lsf_aa, with the same columns as mill_slot_arrays. */
+/** List a segment's arrays except lsf_aa, as mill_slot_arrays does. */
 static inline int mill_segment_arrays(const mill_array **table)
 {
   static const mill_array array[] = {
@@ -324,7 +324,7 @@ static inline int mill_segment_arrays(const mill_array **table)
   return (int)(sizeof array / sizeof array[0]);
 }
 
-/** Table of a slot's own arrays: member, size of an element, region, number; returns its length. */
+/** List a slot's arrays: member, element size, region, mill_star_count.  Returns their number. */
 static inline int mill_slot_arrays(const mill_array **table)
 {
   static const mill_array array[] = {

@@ -10,7 +10,7 @@
 /** What the logic of a fit (kernels/star/logic) asks the device. */
 enum mill_request {
   MILL_REQ_NONE = 0,
-  MILL_REQ_WEIGH,    /**< weigh a posterior's points; finish it, or set how many more to draw */
+  MILL_REQ_WEIGH,    /**< weigh a posterior's points: the posterior ends or needs more points */
   MILL_REQ_PEAK,     /**< largest correlation peak of the residuals from the last model */
   MILL_REQ_VALUES,   /**< F of each segment at its velocities */
   MILL_REQ_TANGENTS, /**< F, gradient and curvature of each segment at its velocity */
@@ -79,7 +79,7 @@ typedef struct mill_lead {
   int n_jac;                   /**< Jacobians of leading arms */
 } mill_lead;
 
-/** F of a star, an arm or an epoch at evenly spaced velocities, and the search for its minimum. */
+/** F of a star, an arm or an epoch at evenly spaced velocities, and the search for F's minimum. */
 typedef struct mill_curve {
   int n;               /**< number of velocities centre + (i - n / 2) step */
   double centre, step; /**< km/s */
@@ -153,7 +153,7 @@ typedef struct mill_active_facet {
   double force;              /**< Lagrange multiplier of the facet, 0 or more */
 } mill_active_facet;
 
-/** Axes of the damped curvature at a point: its Cholesky factor over the n parameters idx. */
+/** Axes of a simplex: the Cholesky factor of the damped curvature in the n parameters idx. */
 typedef struct mill_polish_axes {
   int n, idx[MILL_MAX_PAR];
   double factor[MILL_MAX_PAR * MILL_MAX_PAR]; /**< [n][n] lower triangle */
@@ -209,7 +209,7 @@ typedef struct mill_pair {
   double least_apart;     /**< least velocity difference of two stars, km/s */
   double trust;      /**< trust region of the companion's parameters, in typical uncertainties */
   int n_least;       /**< least number of turns */
-  double f[2], fall; /**< F at the end of each star's last turn; its fall since the turn before */
+  double f[2], fall; /**< F after each star's last turn; fall of F since this star's turn before */
   /* exchanges (kernels/star/logic/pair_exchange.h) */
   int exchanged;      /**< the epoch whose velocities are exchanged */
   int n_pass, n_kept; /**< passes over all epochs so far; exchanges kept in this pass */
@@ -219,7 +219,7 @@ typedef struct mill_pair {
   } was; /**< before the last exchange */
   double theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];
   double flux[MILL_MAX_ARM][2]; /**< summed templates of `star` and of its companion */
-  /** For a step d of the star, the companion's best step is follow + along * d, with variances. */
+  /** After a step d of the star, the companion's best step is follow + along * d; its variance. */
   struct {
     double follow[MILL_MAX_PAR], along[MILL_MAX_PAR * MILL_MAX_PAR], variance[MILL_MAX_PAR];
   } next, at;

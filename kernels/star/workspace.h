@@ -16,8 +16,8 @@ enum {
   MILL_ERROR_SPACE = MILL_ERROR_SOLVED + MILL_MAX_ERROR * MILL_MAX_CONT
 };
 
-/** Spare bytes at the end of the arrays `pixel` and `smooth`.  The rows of `pixel` begin up to 3
- *  numbers late (mill_sharp_rows).  On a GPU the warps share the spare bytes of `pixel` equally. */
+/** Spare bytes at the ends of `pixel` and `smooth`.  The rows begin up to 3 numbers after the start
+ *  of `pixel` (mill_sharp_rows).  On a GPU the warps share its spare bytes equally. */
 enum { MILL_PIXEL_SPARE = 128 };
 
 /** Work space of one block.  Rows are float or double, by the run's precision.  Rows on the grid:
@@ -56,7 +56,7 @@ enum mill_workspace_count {
   MILL_N_WORK_COUNT
 };
 
-/** Table of a workspace's arrays: member, element size, region, number; returns its length. */
+/** List the arrays: member, element size, region, mill_workspace_count.  Returns their number. */
 static inline int mill_workspace_arrays(const mill_array **table)
 {
   static const mill_array array[] = {

@@ -129,8 +129,8 @@ static int hidden(mill_train_work *w, const mill_train_rows *rows, float *h)
   return MILL_OK;
 }
 
-/* Compute the outputs and losses of block b of the last layer. If n_all > 0, also compute the
- * gradient in the block's weights and biases, and the block's part of d loss / d (last input). */
+/* Compute outputs and losses of block b of the last layer. If n_all (models of all ranks) > 0, also
+ * compute the gradient in the block's parameters, and its part of d loss / d (last input). */
 static void last_layer(mill_train_work *w, int b, const mill_train_rows *rows, int n_all)
 {
   const mill_train_shape *s = &w->net.shape;

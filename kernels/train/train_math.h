@@ -63,7 +63,7 @@ typedef struct mill_train_pace {
   float beta1, beta2, rest1, rest2, keep, step, unbias, epsilon;
 } mill_train_pace;
 
-/** Factors of Adam step n_step: bias corrections 1 - beta^n_step, and decoupled weight decay. */
+/** Return the factors of Adam's step n_step: bias corrections 1 - beta^n_step, and weight decay. */
 static inline mill_train_pace mill_train_pace_of(const mill_train_adam *a)
 {
   mill_train_pace p;

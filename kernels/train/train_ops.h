@@ -31,7 +31,7 @@ typedef struct mill_train_shape {
   size_t n_param;
 } mill_train_shape;
 
-/** A network and its loss: sum_j rho(scale_j (out_j - target_j)) / n_norm for a model. */
+/** A network and its loss, which is sum_j rho(scale_j (out_j - target_j)) / n_norm for a model. */
 typedef struct mill_train_net {
   mill_train_shape shape;
   int loss;           /**< enum mill_train_loss_kind */
@@ -66,7 +66,7 @@ typedef struct mill_train_ops {
   const char *name;
   /** Compute the first n principal directions of the rows of x [n_row][n_pix], in float64.
    *   value [n]       the n largest eigenvalues of x x^T, ascending
-   *   out [n][n_pix]  rows v^T x, v: eigenvectors of x x^T; a row's sum of squares: eigenvalue
+   *   out [n][n_pix]  rows v^T x of eigenvectors v of x x^T; a row's squares sum to v's eigenvalue
    *  MILL_ERR_INTERNAL if LAPACK or cuSOLVER fails. */
   int (*directions)(int n_row, int n_pix, const double *x, int n, double *value, double *out);
   int (*create)(const mill_train_net *net, mill_train_work **out);

@@ -24,12 +24,12 @@ MILL_HD static inline void mill_fill_pixels(const mill_segment *s, uint32_t igno
       return;
     const double fl = (double)s->raw_flux[l >= 0 ? l : r], fr = (double)s->raw_flux[r < n ? r : l];
     const double slope = l >= 0 && r < n ? (fr - fl) / (double)(r - l) : 0.0;
-    for (; i < r && i < first + len; i++)
+    for (; i < r && i < first + len; i++) /* ends at the usable pixel r */
       flux[i - first] = fl + slope * (double)(i - l);
   }
 }
 
-/** Return m of x = m 2^e, where 1 <= m < 2, for a normal number x > 0. */
+/** Split a normal number x > 0 into m 2^e with 1 <= m < 2.  Set *e and return m. */
 MILL_HD static inline double mill_mantissa(double x, int64_t *e)
 {
   union {
@@ -42,7 +42,7 @@ MILL_HD static inline double mill_mantissa(double x, int64_t *e)
   return v.f;
 }
 
-/** Sum the logarithms of x [n], n <= 64, as one log of the mantissas' product plus exponents. */
+/** Sum the logarithms of x [n], n <= 64, by one logarithm of the product of all mantissas. */
 MILL_INLINE double mill_sum_of_logs(int n, const double *x)
 {
   double product = 1.0;
@@ -56,14 +56,14 @@ MILL_INLINE double mill_sum_of_logs(int n, const double *x)
   return log(product) + (double)exponent * 0.69314718055994530942; /* ln 2 */
 }
 
-/** Compute S/N, and the flux scale from which the sigma of bad pixels is made.  Returns the number
- *  of pixels without a mask bit. */
+/** Compute S/N, and the flux scale: the sigma of bad pixels is in proportion to it.  Returns the
+ *  number of pixels without a mask bit. */
 MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_segment *s, double *sn,
                                         double *scale)
 {
   const int n = s->n_pix;
   int part = 0;
-  /* S/N: over usable pixels */
+  /* S/N is the median over usable pixels; a median ignores NaN */
   MILL_FOR_SIMD(b, i, n)
   {
     s->scratch[i] = s->raw_flux[i] * sqrtf(mill_pixel_usable(s, ignore, i) ? s->raw_ivar[i] : NAN);
@@ -96,8 +96,9 @@ MILL_BLOCK_FN int mill_block_flux_level(mill_block *b, uint32_t ignore, mill_seg
   return (int)mill_block_sum(b, (double)part);
 }
 
-/** Set s->good [n_pix].  Pixels with a bad row of the resolution matrix stay bad
- *  (mill_block_prepare_resolution).  Returns the number of good pixels, and their *median_sigma. */
+/** Set s->good [n_pix]: is the pixel usable, outside masked wavelengths, and at least edge_pix from
+ *  the ends of a resolution matrix?  Pixels that mill_block_prepare_resolution found bad stay bad.
+ *  Returns the number of good pixels, and the median of their sigma in *median_sigma. */
 MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segment *s,
                                   double *median_sigma)
 {
@@ -158,11 +159,11 @@ MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_
     int n_bad = 0;
     MILL_SIMD_SUM(n_bad)
     for (int i = 0; i < len; i++) {
-      const double weight = sqrt((double)s->raw_ivar[first + i]);
+      const double raw = sqrt((double)s->raw_ivar[first + i]);
       const int good = s->good[first + i];
       flux[i] = (double)s->raw_flux[first + i];
-      const double least = weight < most ? weight : most, limit = MILL_MOST_SN / fabs(flux[i]);
-      inverse[i] = good ? (least < limit ? least : limit) : bad;
+      const double capped = raw < most ? raw : most, limit = MILL_MOST_SN / fabs(flux[i]);
+      inverse[i] = good ? (capped < limit ? capped : limit) : bad;
       n_bad += !good;
     }
     if (n_bad > 0)

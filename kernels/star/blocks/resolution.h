@@ -165,7 +165,7 @@ MILL_HD static inline void mill_sum_row(int n_diag, int n_pix, const float *reso
 }
 
 /** Find the matrix rows of pixels [first, first + len) that are narrower than the templates.  The
- *  caller replaces such a row by three elements: -shift, narrow, shift.
+ *  caller replaces such a row by three elements -shift, narrow, +shift.
  *  narrow [len]  out  the row's sum; 0 for rows that are not narrow
  *  shift [len]   out  half of the row's first moment (pixels)
  *
@@ -308,8 +308,9 @@ MILL_BLOCK_FN void mill_block_sum_rows(mill_block *b, uint32_t ignore, mill_segm
 }
 
 /** If the sums of the rows of raw_res differ, scale the rows to the median sum, and clear rows
- *  whose sum is far from the median.  Sets s->info.  The sums differ in coadds with masked
- *  exposures, where matrix columns are missing or too large. */
+ *  whose sum is far from the median.  Rows cut at an end of the arm stay, as mill_block_sum_rows
+ *  gives NaN for them.  Sets s->info.  The sums differ in coadds with masked exposures, where
+ *  matrix columns are missing or too large. */
 MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_segment *s)
 {
   const int n = s->n_pix, nd = s->n_diag, h = nd / 2;

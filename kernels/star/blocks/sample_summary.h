@@ -94,7 +94,7 @@ MILL_HD static inline mill_samples mill_sample_set(const mill_slot *slot)
   s.copies = slot->sample.sorted;
   s.column = slot->sample.ln_p; /* ln_p and ln_w have become work space */
   s.own = slot->sample.ln_w;
-  s.n = slot->sample.n_point > 0 ? slot->sample.n_point : 1;
+  s.n = slot->sample.n_point > 0 ? slot->sample.n_point : 1; /* without points: the solution */
   s.n_sample = slot->sample.n_sample;
   s.n_free = slot->n_free;
   s.par = slot->free_par;
@@ -109,7 +109,7 @@ MILL_BLOCK_FN void mill_block_post_moments(mill_block *b, const mill_samples *s,
   const int n = s->n_free;
   for (int k = 0; k < n; k++) {
     double own, var;
-    mill_block_column_moments(b, s, k, s->copies, s->n_sample, &own, &var);
+    mill_block_column_moments(b, s, k, s->copies, s->n_sample, &own, &var); /* sets s->column */
     MILL_SERIAL(b)
     {
       mean[k] = own;
@@ -143,8 +143,8 @@ MILL_HD static inline void mill_sample_at(const mill_model *m, const mill_slot *
     theta[slot->free_par[k]] += (double)x[k];
 }
 
-/** Return the fit's formal error of parameter j; 0 or NaN: none.  A label's error is without the
- *  library's floor (subtracted in quadrature), as the likelihood does not contain the floor. */
+/** Return the fit's formal error of parameter j, or 0 or NaN without one.  A label's error excludes
+ *  the library's floor (in quadrature), which the likelihood does not contain. */
 MILL_HD static inline double mill_sample_fit_error(const mill_model *m, const mill_fit_result *r,
                                                    int j)
 {
@@ -202,8 +202,9 @@ MILL_BLOCK_FN int mill_block_post_beyond_hull(mill_block *b, const mill_model *m
   return mill_block_sum(b, n_beyond) > MILL_POST_SHARE * (double)s->n_sample;
 }
 
-/** Store free parameter k's density, summed over modes, from low to high and some kernel widths of
- *  the first mode beyond.  Returns MILL_POST_SHAPE if it is not the fit's Gaussian, else 0. */
+/** Store free parameter k's density, summed over modes.  Its range is low to high and, at both
+ *  ends, some kernel widths of the first mode.  Returns MILL_POST_SHAPE unless it is the fit's
+ *  Gaussian. */
 MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mill_slot *slot,
                                           const mill_samples *s, const mill_modes *modes, int k,
                                           double low, double high)
@@ -284,7 +285,7 @@ MILL_BLOCK_FN void mill_block_post_mode(mill_block *b, const mill_model *m, mill
     mill_block_column_moments(b, s, k, s->own, n, &mean, &var);
     MILL_SERIAL(b)
     {
-      at[s->par[k]] += mean;
+      at[s->par[k]] += mean; /* which is relative to the solution */
       spread[s->par[k]] = sqrt(var);
     }
   }
@@ -314,7 +315,8 @@ MILL_BLOCK_FN void mill_block_post_modes(mill_block *b, const mill_model *m, mil
   MILL_BARRIER(b);
 }
 
-/** Fill the posterior with its values before sampling: the solution or NaN; 0 beyond n_deriv. */
+/** Fill the posterior with its values before sampling: mean and percentiles of the solution, a
+ *  covariance of 0, no modes, and NaN for all else.  Elements beyond n_deriv are 0. */
 MILL_HD_CALLED static inline void mill_sample_blank(const mill_model *m, mill_slot *slot)
 {
   mill_posterior *p = slot->sample.posterior;
@@ -360,7 +362,7 @@ MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_
   mill_sample *s = &slot->sample;
   mill_posterior *p = s->posterior;
   double *mean = slot->space.mean, *covar = slot->space.matrix[0];
-  const double refit = slot->result.m2ll, given = slot->starts.given_f;
+  const double refit = slot->result.m2ll, given = slot->starts.given_f; /* F in the row of --fit */
   const double worse = slot->starts.has_given && given < INFINITY ? fmax(given, refit) : refit;
   const int n = slot->n_free, nd = m->n_deriv;
   MILL_SERIAL(b)

@@ -49,7 +49,7 @@ MILL_HD_CALLED static inline double mill_part_claim(const mill_model *m, const m
   return of_all > 0.0 ? w * own / of_all : 0.0;
 }
 
-/** Return parameter k of point i, less the solution; k = n_free: u (mill_part_u) of v sin i. */
+/** Return parameter k of point i, less the solution.  For k = n_free return u (mill_part_u). */
 MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slot *slot, int i,
                                              int k)
 {
@@ -87,8 +87,8 @@ MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_
 }
 
 /** Make a new component from component i_part of the proposal, with the mean and covariance of the
- *  points weighted by mill_part_claim.  Returns the component's fraction of all weights; 0: too
- *  small, or the covariance is not positive definite.  Overwrites sample.sorted. */
+ *  points weighted by mill_part_claim.  Returns the component's fraction of all weights, or 0 if
+ *  this is too small or the covariance is not positive definite.  Overwrites sample.sorted. */
 MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, mill_slot *slot,
                                            int i_part, double power, mill_part *to)
 {
@@ -227,9 +227,10 @@ MILL_BLOCK_FN void mill_block_points_look(mill_block *b, const mill_model *m, mi
   MILL_SERIAL(b)
   {
     const double missing = m->set.sample.least_ess - ess;
+    /* if only the Pareto k is too large, double the points */
     double more = missing > 0.0 ? MILL_SAMPLE_SPARE * missing / per_point : (double)n;
     more = fmax(more, MILL_SAMPLE_STEP * (double)n);
-    if (!is_good)
+    if (!is_good) /* look again before many points of a bad proposal are drawn */
       more = fmin(more, (double)n);
     if (has_learned) {
       s->first_point = n;

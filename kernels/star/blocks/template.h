@@ -21,7 +21,7 @@ enum {
 };
 /** Half width, in sigmas, of the Gaussian that blurs templates on their grid (mill_slot.blur). */
 #define MILL_BLUR_REACH 5.0
-/** A blurred kernel ends where its weights fall below this fraction of the middle one. */
+/** A blurred kernel ends where its weights fall below this fraction of its central weight. */
 #define MILL_BLUR_LEAST 1e-6
 
 /** Convert row, the emulator's output y less its mean, to a template t.  Plain flux: t = y.  Log
@@ -43,8 +43,8 @@ MILL_BLOCK_FN void mill_block_flux(mill_block *b, const mill_model_arm *arm, dou
   MILL_BARRIER(b);
 }
 
-/** Convert row from y' (derivative of the emulator's output in a label, less its `mean`) to the
- *  template's derivative: y' + mean; for log flux (1 + t) (y' + mean), t from mill_block_flux. */
+/** Convert row from the emulator's derivative in a label, less its `mean` over the grid, to the
+ *  template's derivative.  For log flux this has the factor 1 + t, with t from mill_block_flux. */
 MILL_BLOCK_FN void mill_block_flux_tangent(mill_block *b, const mill_model_arm *arm, double mean,
                                            const mill_real *t, mill_real *row)
 {
@@ -79,7 +79,7 @@ MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
   enum { GAUSS = MILL_MAX_ROTATION + 1, MOST = MILL_BLOCK_MAX_SUM - GAUSS - 1 };
   const int reach = (int)fmin(ceil(MILL_BLUR_REACH * sigma), MOST);
   const int n = half + reach < MILL_MAX_ROTATION ? half + reach : MILL_MAX_ROTATION;
-  double *from = work->sums, *gauss = work->sums + GAUSS;
+  double *from = work->sums, *gauss = work->sums + GAUSS; /* copy of a kernel; half a Gaussian */
   MILL_BARRIER(b);
   MILL_FOR(b, k, reach + 1)
   {
@@ -303,7 +303,7 @@ MILL_BLOCK_FN void mill_block_locate(mill_block *b, const mill_model_arm *arm, i
   }
 }
 
-/** For a batch of pixels: template and spline coefficients at both ends of their grid intervals. */
+/** Template and spline coefficients at both ends of the grid intervals of a batch of pixels. */
 typedef struct mill_interval {
   mill_real left[MILL_BATCH], right[MILL_BATCH], bend_left[MILL_BATCH], bend_right[MILL_BATCH];
 } mill_interval;
@@ -359,7 +359,7 @@ MILL_BLOCK_FN void mill_block_sample(mill_block *b, const mill_model_arm *arm, i
 }
 
 /** Evaluate the spline of a row y at pixels from mill_block_locate.  Unless slope is NULL, write
- *  the derivative in velocity to slope [n_pix]; slope_ln: d ln(wavelength) / d velocity. */
+ *  the derivative in velocity to slope [n_pix]; slope_ln is d ln(wavelength) / d velocity. */
 MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *arm, int n,
                                           const mill_real *y, const mill_real *bend,
                                           const int *index, const float *frac, mill_real *out,
@@ -397,7 +397,7 @@ MILL_BLOCK_FN void mill_block_interpolate(mill_block *b, const mill_model_arm *a
           (ends.right[i] - ends.left[i]) +
           ((mill_real)3 * f * f - (mill_real)1) * (sixth_right * ends.bend_right[i]) -
           ((mill_real)3 * w * w - (mill_real)1) * (sixth * ends.bend_left[i]);
-      x[i] = du * (inv_e + f * sl); /* times d frac / d velocity */
+      x[i] = du * (inv_e + f * sl); /* d frac / d ln(wavelength) is 1 / expm1_step + frac */
     }
     mill_put_batch(b, first, n, x, slope);
   }

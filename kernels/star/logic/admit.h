@@ -14,7 +14,7 @@ MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slo
   int64_t n_pix_all = 0, n_good = 0;
   double best_sn = -1e9;
   for (int a = 0; a < MILL_MAX_ARM; a++) {
-    r->sn[a] = -1e9;
+    r->sn[a] = -1e9; /* of arms without data */
     r->n_pix[a] = 0;
   }
   for (int i = 0; i < slot->n_segment; i++) {
@@ -31,7 +31,7 @@ MILL_HD_CALLED static inline int mill_fit_has_data(const mill_model *m, mill_slo
     r->info |= s->info;
   }
   r->n_pix_tot = n_good;
-  slot->hull_weight = 10.0 * (double)n_pix_all * (double)n_used;
+  slot->hull_weight = 10.0 * (double)n_pix_all * (double)n_used; /* numerics.md, "Likelihood" */
   r->info |= n_dropped > 0 ? MILL_INFO_ARM_DROPPED : 0;
   if (n_good == 0) {
     mill_fit_end(slot, r->info & MILL_INFO_LSF_UNUSABLE ? MILL_STATUS_BAD_LSF : MILL_STATUS_NO_ARM);

@@ -99,7 +99,7 @@ MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot
     n_vel = n > n_vel ? n : n_vel;
   }
   mill_ask_begin(slot, n_vel);
-  slot->data_only = group == MILL_OF_EPOCHS; /* all epochs share the model error */
+  slot->data_only = group == MILL_OF_EPOCHS; /* without the model error, which all epochs share */
   for (int i = 0; i < slot->n_segment; i++) {
     const mill_segment *s = &slot->segment[i];
     mill_curve *c = mill_curve_of(slot, group, s);
@@ -111,7 +111,7 @@ MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot
       mill_ask_velocity(slot, i, k,
                         is_asked ? mill_velocity_of(m, slot, s, group, v) : (double)NAN);
       if (k < c->n)
-        c->f[k] = is_known ? c->f_centre : (is_within ? 0.0 : (double)INFINITY);
+        c->f[k] = is_known ? c->f_centre : (is_within ? 0.0 /* a sum */ : (double)INFINITY);
     }
   }
 }

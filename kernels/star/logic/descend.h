@@ -6,16 +6,15 @@
 #include "kernels/star/logic/simplex.h"
 #include "kernels/star/logic/starts.h"
 
-/* ---- begin ---- */
-
 /** A start fits the leading arm alone while a step's predicted decrease of F is above PROMISE, for
  *  at most MAX_JAC Jacobians.  The arm's lines need a squared significance above SIGNAL. */
 #define MILL_LEAD_PROMISE 100.0
 #define MILL_LEAD_SIGNAL  1000.0
 enum { MILL_LEAD_MAX_JAC = 3 };
 
-/** Begin a start with only the arm of the most significant lines: Jacobians then cost less.
- *  All arms are fitted with velocity offsets, by nelder-mead, or from a given, near start. */
+/** Let a start begin with only the arm of the most significant lines, as Jacobians then cost less.
+ *  A start has all arms if the fit has velocity offsets, or if it begins with a simplex.  A given
+ *  start has all arms too, as it is near the minimum. */
 MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
 {
   int lead = 0, n_arm = 0; /* lead: 1 + arm */
@@ -44,8 +43,6 @@ MILL_HD_CALLED static inline void mill_start_begin(const mill_model *m, mill_slo
   mill_lead_begin(m, slot);
   mill_template_find(m, slot, slot->starts.i);
 }
-
-/* ---- a Jacobian has been answered ---- */
 
 /** Digest a Jacobian of the leading arm, then go on with the leading arm or with all arms. */
 MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot *slot, double f)
@@ -112,7 +109,8 @@ MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_sl
 /** Most Jacobians of a brief start (mill_fit_admit). */
 enum { MILL_BRIEF_JAC = 5 };
 
-/** Digest a Jacobian and propose the next point; returns enum mill_polish_outcome. */
+/** Digest a Jacobian of the leading arm or of all arms, and propose the next point.  Give the start
+ *  up if its path meets an earlier start's.  Returns enum mill_polish_outcome. */
 MILL_HD_CALLED static inline int mill_polish_digest(const mill_model *m, mill_slot *slot)
 {
   const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
@@ -121,7 +119,7 @@ MILL_HD_CALLED static inline int mill_polish_digest(const mill_model *m, mill_sl
   } else {
     const int outcome = mill_polish_tell(m, slot, f);
     if (outcome == MILL_POLISH_CONVERGED && !slot->error_is_here && mill_polish_settle(m, slot))
-      return MILL_POLISH_GO;
+      return MILL_POLISH_GO; /* it converged with an older model error */
     if (outcome != MILL_POLISH_GO)
       return outcome;
     if (slot->method == MILL_OPT_HYBRID && !slot->simplex.done && m->set.n_simplex_round > 0 &&
@@ -138,14 +136,12 @@ MILL_HD_CALLED static inline int mill_polish_digest(const mill_model *m, mill_sl
   return MILL_POLISH_GIVEN_UP;
 }
 
-/* ---- the whole way ---- */
-
 /** The simplex of nelder-mead begins after MAX_JAC Jacobians, or sooner if the next step's
  *  predicted decrease of F is below NEAR.  Farther from the minimum its axes would be wrong. */
 #define MILL_SIMPLEX_NEAR 25.0
 enum { MILL_SIMPLEX_MAX_JAC = 3 };
 
-/** Digest a Jacobian for the axes of a simplex; 1: another Jacobian is needed. */
+/** Digest a Jacobian for the axes of a simplex.  Returns 1 if another Jacobian is needed. */
 MILL_HD_CALLED static inline int mill_axes_digest(const mill_model *m, mill_slot *slot)
 {
   const mill_polish *p = &slot->polish;
@@ -174,7 +170,7 @@ MILL_HD static inline int mill_method_fall(const mill_model *m, mill_slot *slot)
 MILL_RESUMABLE(mill_descend)
 {
   MILL_BEGIN;
-  if (slot->simplex.done) { /* method nelder-mead: Jacobians for the axes of its simplex */
+  if (slot->simplex.done) { /* nelder-mead begins with a simplex, whose axes need Jacobians */
     do {
       MILL_ASK(MILL_REQ_TANGENTS);
     } while (mill_axes_digest(m, slot));

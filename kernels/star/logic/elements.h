@@ -36,7 +36,7 @@ MILL_HD static inline int mill_label_at_edge(const mill_model *m, int l, const d
   return 0;
 }
 
-/** Is the misfit in element l's lines above what noise explains?  No if no pixel constrains l. */
+/** Is the misfit in element l's lines above what noise explains?  Not if these have no pixels. */
 MILL_HD static inline int mill_lines_are_poor(const mill_model *m, const mill_slot *slot, int l)
 {
   double sum[MILL_N_LINE_SUM] = {0.0};

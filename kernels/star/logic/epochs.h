@@ -56,7 +56,8 @@ typedef struct mill_epochs_mean {
   double least, most;     /**< lowest and highest velocity */
 } mill_epochs_mean;
 
-/** Average the velocities of epochs not flagged EXCHANGEABLE.  err_scale: factor on the errors. */
+/** Average the velocities of epochs not flagged EXCHANGEABLE.  err_scale is a factor on the errors.
+ *  Chi-square includes epoch_floor; the means do not, as the joint fit has no floor either. */
 MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const mill_slot *slot,
                                                       double err_scale, mill_epochs_mean *mean)
 {
@@ -93,7 +94,8 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
   mean->pval = mill_chisq_pval(mean->chisq, mean->n - 1);
 }
 
-/** Begin the epochs' rows: S/N, flag NO_DATA.  Before the epochs are shifted, clear no_lines. */
+/** Begin the epochs' rows: set S/N, and the flag NO_DATA of epochs without data.  Clear no_lines,
+ *  unless the epochs are shifted already. */
 MILL_HD static inline void mill_epochs_data(mill_slot *slot)
 {
   for (int i = 0; i < slot->n_epoch; i++) {
@@ -165,7 +167,7 @@ MILL_HD_CALLED static inline int mill_seeks_doubt(const mill_model *m, mill_slot
 }
 
 /** Return the squared significance of all arms' lines together.  Overestimated errors make
- *  lead.signal too low: the drop of chi-square by the guess's best template is a lower limit. */
+ *  lead.signal too low; the drop of chi-square by the guess's best template then replaces it. */
 MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_slot *slot)
 {
   double signal = 0.0;
@@ -174,10 +176,10 @@ MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_s
   return fmax(signal, -slot->result.guess_chisq);
 }
 
-/** Return the star's line width w, km/s, from VRAD's formal error err and the lines' signal G^2.
- *  At v km/s from VRAD, Gaussian lines raise F by G^2 (1 - exp(-v^2 / 2 w^2)): w = err G / sqrt(2).
- *  Velocity offsets enlarge err, and a prior reduces it: VRAD's error by the data with all else
- *  fixed then replaces err. */
+/** Return the star's line width w, km/s, from VRAD's formal error err and the lines' signal G^2. At
+ *  v km/s from VRAD, Gaussian lines raise F by G^2 (1 - exp(-v^2 / 2 w^2)): w = err G / sqrt(2).
+ *  Velocity offsets enlarge err, and a prior reduces it.  In both cases VRAD's error by the data,
+ *  with all other parameters fixed, replaces err. */
 MILL_HD static inline double mill_line_width(const mill_model *m, const mill_slot *slot, double err,
                                              double signal)
 {
@@ -201,12 +203,13 @@ MILL_HD_CALLED static inline void mill_scan_begin(const mill_model *m, mill_slot
     c->least = isfinite(c->found) ? c->f_centre : INFINITY;
     c->centre = slot->of_epochs ? vrad : mill_arm_vrad(m, slot, i, vrad);
     c->f_centre = (double)NAN;
+    /* the first and last of MILL_N_PROFILE velocities stay within the limits */
     c->step = fmin(width, fmin(c->centre - m->set.min_vel_km_s, m->set.max_vel_km_s - c->centre) /
                               (MILL_N_PROFILE / 2 + 1));
   }
 }
 
-/** Return by how much F of an epoch or arm must fall below F at the star's velocity. */
+/** Return how far a low F (mill_scan_end) of an epoch or arm is below F at the star's velocity. */
 MILL_HD_CALLED static inline double mill_scan_gain(const mill_model *m, mill_slot *slot, int i)
 {
   if (slot->of_epochs)
@@ -217,8 +220,8 @@ MILL_HD_CALLED static inline double mill_scan_gain(const mill_model *m, mill_slo
 }
 
 /** End scans.  F is low if it is below F at the star's velocity by mill_scan_gain.  If a scan's
- *  least F is low and below the first search's minimum, begin a search there.  Otherwise keep the
- *  first search's velocity, but drop an epoch's that is in doubt and whose F is not low. */
+ *  least F is low and below the first search's minimum, search from there.  Otherwise keep the
+ *  first search's velocity.  But drop an epoch's velocity in doubt whose F is not low. */
 MILL_HD_CALLED static inline void mill_scan_end(const mill_model *m, mill_slot *slot)
 {
   mill_curve *c;
@@ -227,12 +230,12 @@ MILL_HD_CALLED static inline void mill_scan_end(const mill_model *m, mill_slot *
     if (c->n == 0)
       continue;
     const double step = fmin(0.5 * c->step, MILL_SEEK_MOST);
-    const double most = c->f[c->n / 2] - mill_scan_gain(m, slot, i);
-    const int may_stay = c->least < most || !(slot->of_epochs && mill_seek_doubt(m, slot, i));
+    const double low = c->f[c->n / 2] - mill_scan_gain(m, slot, i); /* F is low below this */
+    const int may_stay = c->least < low || !(slot->of_epochs && mill_seek_doubt(m, slot, i));
     for (int k = 1; k < c->n; k++)
       if (c->f[k] < c->f[least])
         least = k;
-    if (c->f[least] < most && !(may_stay && c->least < c->f[least])) {
+    if (c->f[least] < low && !(may_stay && c->least < c->f[least])) {
       mill_seek_begin(slot, mill_curve_velocity(c, least), (double)NAN, c);
       c->step = step;
     } else if (!may_stay) {
@@ -263,7 +266,7 @@ MILL_HD_CALLED static inline void mill_epochs_weigh(const mill_model *m, mill_sl
     double gain = -MILL_EPOCH_GAIN * mill_epochs_scale(m, slot);
     for (int k = 0; k < slot->n_segment; k++) {
       const double *answer = mill_answer_of(m, slot, k), v = mill_velocities_of(slot, k)[0];
-      if (slot->segment[k].epoch == i && v == v)
+      if (slot->segment[k].epoch == i && v == v) /* NaN: not asked */
         gain += answer[MILL_ANSWER_CHISQ_C_DATA] - answer[MILL_ANSWER_CHISQ_DATA];
     }
     e->no_lines = mill_seek_doubt(m, slot, i) && !(gain > 0.0);
@@ -332,7 +335,7 @@ MILL_RESUMABLE(mill_epochs_run)
   MILL_CALL(mill_epochs_search);
   if (!mill_epochs_shift(m, slot))
     MILL_RETURN;
-  slot->starts.brief = 0; /* the guess used no shifts */
+  slot->starts.brief = 0; /* the guess used no shifts, and may have misjudged the star */
   MILL_CALL(mill_polish_again);
   MILL_CALL(mill_profile_run);
   MILL_CALL(mill_epochs_search);
@@ -364,7 +367,7 @@ MILL_HD_CALLED static inline void mill_epochs_row(const mill_model *m, mill_slot
     mill_epoch *e = &slot->epoch[i];
     e->result.vrad_km_s = e->curve.found + zero;
     e->result.vrad_err_km_s = e->curve.err * r->err_scale;
-    if (!isfinite(e->curve.found) && e->result.flag == 0)
+    if (!isfinite(e->curve.found) && e->result.flag == 0) /* LIMIT: a limit cut the last step */
       e->result.flag =
           e->curve.step < mill_seek_room(m, &e->curve) ? MILL_EPOCH_NO_MINIMUM : MILL_EPOCH_LIMIT;
   }

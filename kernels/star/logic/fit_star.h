@@ -75,13 +75,13 @@ MILL_HD_CALLED static inline int mill_fit_row(const mill_model *m, mill_slot *sl
   return 0;
 }
 
-/** Fit a prepared star: from its guess to its row. */
+/** Fit a prepared star: its row, elements' flags, and on request a second star and a posterior. */
 MILL_RESUMABLE(mill_fit_star)
 {
   MILL_BEGIN;
   if (!mill_fit_admit(m, slot))
     MILL_RETURN;
-  do {
+  do { /* all starts follow if a brief start found a star */
     mill_search_begin(slot);
     do {
       mill_start_begin(m, slot);
@@ -118,7 +118,7 @@ MILL_RESUMABLE(mill_fit_star)
   MILL_END;
 }
 
-/** Continue the fit to its next question or its end; not if libstarmill's caller asks (is_held). */
+/** Continue the fit to its next question or end, unless libstarmill's caller asks (is_held). */
 MILL_HD static inline void mill_fit_resume(const mill_model *m, mill_slot *slot)
 {
   if (!slot->is_held && mill_fit_star(m, slot, slot->place) == MILL_HAS_ENDED)

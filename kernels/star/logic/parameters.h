@@ -10,7 +10,7 @@
 /** A label is at the edge if it is outside a facet, or inside by less than this (mapped units). */
 #define MILL_HULL_EDGE 1e-3
 
-/** Is parameter j fixed in this star's fit?  With two stars, offsets belong to the companion. */
+/** Is parameter j fixed for this star?  With two stars, velocity offsets are the companion's. */
 MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *slot, int j)
 {
   if (j < m->n_deriv)
@@ -51,7 +51,7 @@ MILL_HD static inline double mill_prior_penalty(const mill_model *m, const mill_
   return u * u;
 }
 
-/** Return the typical uncertainty of a parameter; of velocities (km/s) for a star at S/N 10-20. */
+/** Return a parameter's typical uncertainty, for velocities (km/s) that of a star at S/N 10-20. */
 MILL_HD static inline double mill_par_scale(const mill_model *m, int j)
 {
   if (j == MILL_PAR_VRAD || j >= m->n_deriv)
@@ -125,8 +125,9 @@ MILL_HD static inline double mill_prior_gradient(const mill_model *m, const mill
   return s > 0.0 ? 2.0 * (rise - slope * mill_prior_mean(m, slot, j)) / (s * s) : 0.0;
 }
 
-/** Return the term with d2v/du2 (v: v sin i, u: inner value) of the prior's curvature; 0 where v is
- *  above the prior's mean.  mill_prior_gradient omits this term, which is huge at small v. */
+/** The prior's curvature in the inner parameter u of v = v sin i is (dv/du)^2 / sigma^2 plus a term
+ *  with d2v/du2.  Return this second term, or 0 where v is above the prior's mean.
+ *  mill_prior_gradient omits the second term, which is huge at small v. */
 MILL_HD static inline double mill_prior_bend(const mill_model *m, const mill_slot *slot, int j,
                                              double x)
 {
@@ -231,8 +232,8 @@ MILL_HD_CALLED static inline double mill_velocity_of(const mill_model *m, const 
   return shift == 0.0 ? v : mill_within_velocities(m, v + shift);
 }
 
-/** Return the number of parameters that a fit of two stars has for the companion: n_par, with the
- *  velocity offsets that both stars share, and ln(flux ratio) of each arm. */
+/** Return the number of the companion's parameters in a fit of two stars: n_par, which include the
+ *  velocity offsets of both stars, and an ln(flux ratio) for each arm. */
 MILL_HD static inline int mill_pair_n(const mill_model *m)
 {
   return m->n_par + m->n_arm;

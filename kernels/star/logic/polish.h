@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Polish a solution by Levenberg-Marquardt steps within limits and hull facets.
  *
- *  Every trial point is evaluated with derivatives, as most steps are accepted.  A point has
- *  v sin i; steps, gradient and curvature have u (kernels/math/rotation.h) in its place. */
+ *  Every trial point is evaluated with derivatives, as most steps are accepted.  Points
+ *  have v sin i.  Steps, gradients and curvatures have u (kernels/math/rotation.h) in its place. */
 #pragma once
 
 #include "kernels/star/logic/step.h"
@@ -31,7 +31,7 @@ MILL_HD_CALLED static inline void mill_polish_forget(const mill_model *m, mill_p
     p->second[e] = 0.0;
 }
 
-/** Start at theta, where the caller then asks a Jacobian; keep the updates of the curvature. */
+/** Start at theta, where the caller then asks for a Jacobian; keep the updates of the curvature. */
 MILL_HD_CALLED static inline void mill_polish_restart(const mill_model *m, mill_slot *slot,
                                                       const double *theta)
 {

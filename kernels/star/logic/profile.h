@@ -74,7 +74,7 @@ MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_
 {
   mill_curve *grid = &slot->profile.curve;
   const double h = MILL_PROFILE_FEW_STEP, v = grid->centre;
-  const double reach = 0.25 * (MILL_N_PROFILE_QUARTIC - 1) * slot->profile.width;
+  const double new_reach = 0.25 * (MILL_N_PROFILE_QUARTIC - 1) * slot->profile.width;
   double c[MILL_N_QUARTIC];
   mill_quartic(grid->f, c);
   /* coefficients by expected errors in place of grid steps */
@@ -82,7 +82,7 @@ MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_
   if (!(c2 > MILL_PROFILE_LEAST_C2 && c2 < MILL_PROFILE_MOST_C2) ||
       !(fabs(c[1] / h) < MILL_PROFILE_MOST_C1) || !(fabs(c3) < MILL_PROFILE_MOST_C3) ||
       !(fabs(c4) < MILL_PROFILE_MOST_C4) ||
-      !(v - reach >= m->set.min_vel_km_s && v + reach <= m->set.max_vel_km_s))
+      !(v - new_reach >= m->set.min_vel_km_s && v + new_reach <= m->set.max_vel_km_s))
     return 0;
   mill_profile_grid(slot, MILL_N_PROFILE_QUARTIC);
   for (int i = 0; i < MILL_N_PROFILE_QUARTIC; i++)
@@ -136,7 +136,7 @@ MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slo
   return 1;
 }
 
-/** Fill in the moments of exp(-dF/2) over the grid; 1: evaluate a better grid. */
+/** Fill in the moments of exp(-dF/2) over the grid, or set up a better grid and return 1. */
 MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

@@ -42,7 +42,8 @@ MILL_HD static inline mill_counter_words mill_sample_words(const mill_model *m,
   return mill_counter_at(key, 0, (uint32_t)i, (uint32_t)draw);
 }
 
-/** Write n standard normals of draw i to z [n + 1], from the index `draw` on. */
+/** Write n standard normals of draw i to z [n + 1], from the index `draw` on.  As each index gives
+ *  two normals, an odd n writes z[n] too. */
 MILL_HD_CALLED static inline void mill_sample_normals(const mill_model *m, const mill_slot *slot,
                                                       int i, int draw, int n, double *z)
 {
@@ -59,7 +60,7 @@ MILL_HD static inline double mill_part_u(const mill_model *m, const mill_slot *s
          mill_par_inner(m, MILL_PAR_VSINI, slot->best.end[MILL_PAR_VSINI]);
 }
 
-/** Convert a point x [n_free], less the solution, to a component's coordinates y [n_free]. */
+/** Convert x [n_free], a point less the solution, to a component's coordinates y [n_free]. */
 MILL_HD static inline void mill_part_straight(const mill_model *m, const mill_slot *slot,
                                               const mill_part *part, const float *x, double *y)
 {
@@ -109,7 +110,7 @@ MILL_HD_CALLED static inline int mill_part_shape(const mill_slot *slot, double w
   return isfinite(part->ln_peak);
 }
 
-/** Make draw i from a component; x [n_free] out: its difference from the solution, in float32. */
+/** Make draw i from a component.  x [n_free] out: the draw relative to the solution, in float32. */
 MILL_HD_CALLED static inline void mill_part_draw(const mill_model *m, const mill_slot *slot,
                                                  const mill_part *part, int i, float *x)
 {
@@ -145,7 +146,7 @@ MILL_HD_CALLED static inline void mill_part_vsini(const mill_model *m, double at
   const int j = MILL_PAR_VSINI;
   const double lo = mill_par_inner(m, j, mill_par_min(m, j));
   const double hi = mill_par_inner(m, j, mill_par_max(m, j));
-  /* off: distance of `at` beyond a limit, or 0; off^2 in w makes the largest w 1 */
+  /* off: distance of `at` beyond a limit, or 0.  At this distance w has its maximum, which is 1. */
   const double off = at < lo ? lo - at : (at > hi ? at - hi : 0.0);
   const double reach = sqrt(MILL_PART_REACH / hess + off * off);
   const double first = mill_par_outer(m, j, at - reach), last = mill_par_outer(m, j, at + reach);
@@ -177,8 +178,9 @@ MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *pa
 }
 
 /** From the fit's curvature compute part->axes, the covariance at fixed u, and part->bend, the
- *  derivatives of the other parameters' best values by u (mill_vsini_inner of v sin i).  Returns
- *  F's curvature in u, a Schur complement; 1 if v sin i is fixed; <= 0: no minimum. */
+ *  derivatives of the other parameters' best values by u (mill_vsini_inner of v sin i).  bend is 0
+ *  on entry.  Returns F's curvature in u, a Schur complement, or 1 if v sin i is fixed.  A result
+ *  <= 0 means that F has no minimum. */
 MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {
@@ -212,7 +214,7 @@ MILL_HD_CALLED static inline void mill_part_of_fit(const mill_model *m, mill_slo
   const double h = mill_part_bend(m, slot, part); /* curvature in u; above 0: a minimum */
   if (v >= 0)
     part->mean[v] = vsini - m->set.min_vsini_km_s;
-  for (int k = 0; k < n && !(h > 0.0); k++) {
+  for (int k = 0; k < n && !(h > 0.0); k++) { /* no minimum */
     const double scale = mill_par_scale(m, slot->free_par[k]);
     part->bend[k] = 0.0;
     for (int l = 0; l < n; l++)

@@ -8,10 +8,11 @@
 /** Flag NEAR_HULL is set if the labels are within this many errors of a hull's facet, which then
  *  cuts off part of the posterior. */
 #define MILL_HULL_NEAR 1.0
-/** v sin i is resolved if (v sin i)^2 exceeds the square of the lower limit by this many errors. */
+/** v sin i is resolved if (v sin i)^2 is this many of its errors above the lower limit's square. */
 #define MILL_VSINI_RESOLVED 2.0
-/** Flag STIFF_CONTINUUM is set if slow waves along an arm make up more than the fraction PART of
- *  the arm's chi-square, and are ERRORS standard deviations above noise. */
+/** Flag STIFF_CONTINUUM is set if slow waves of an arm's residuals (docs/science/numerics.md,
+ *  "Stiff continuum") are above noise by ERRORS standard deviations.  They must also make up more
+ *  than the fraction PART of chi-square. */
 #define MILL_STIFF_PART   0.2
 #define MILL_STIFF_ERRORS 6.0
 /** CHISQ_NOISE is the chi-square of noise and narrow misfits (mill_block_noise).  ODD_NOISE is set
@@ -119,8 +120,9 @@ MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const 
 }
 
 /** Fill in covariance and errors of the free parameters that are not at a limit.  Returns 0 if
- *  their curvature, without the hull term, is not positive definite: errors are then NaN.  Sets
- *  NEAR_HULL and VSINI_ZERO; HULL if hulls of elements move another label by > 1 formal error. */
+ *  their curvature, without the hull term, is not positive definite: errors are then NaN.  Sets the
+ *  flags NEAR_HULL and VSINI_ZERO.  Sets HULL if hulls of elements move a label that is no element
+ *  by more than its formal error. */
 MILL_HD_CALLED static inline int mill_fit_covariance(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -209,7 +211,8 @@ MILL_HD static inline void mill_fit_reduce(const mill_model *m, mill_slot *slot)
     r->rchisq_tot = r->chisq_tot / (double)n_left;
 }
 
-/** Fill in STIFF, the part of each arm's chi-square in slow waves, and flag STIFF_CONTINUUM. */
+/** Fill in STIFF, the fraction of each arm's chi-square in slow waves of the residuals; set the
+ *  flag STIFF_CONTINUUM (MILL_STIFF_PART).  Arms with few pixels get no STIFF. */
 MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -337,7 +340,8 @@ MILL_HD_CALLED static inline int mill_fit_emits(const mill_model *m, const mill_
   return emits;
 }
 
-/** Fill in HULL_DIST, and return the bits of RVS_WARN for a finished fit; f: -2 ln L. */
+/** Fill in HULL_DIST, and return the bits of RVS_WARN (rules: docs/use/results.md) for a finished
+ *  fit, whose -2 ln L is f. */
 MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, mill_slot *slot, double f)
 {
   mill_fit_result *r = &slot->result;

@@ -16,7 +16,7 @@
 #include "kernels/star/logic/starts.h"
 
 /** Another minimum gets a component of the first proposal if its F is less than ORIGIN_F above the
- *  solution's, and its distance from other minima more than APART errors. */
+ *  solution's, and if it is more than APART errors from other minima. */
 #define MILL_SAMPLE_ORIGIN_F 25.0
 #define MILL_SAMPLE_APART    3.0
 
@@ -34,7 +34,8 @@ MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_s
   const double apart = MILL_SAMPLE_APART * MILL_SAMPLE_APART;
   double sum = 0.0, all = 0.0;
   mill_part_of_fit(m, slot, &s->part[0]);
-  s->part[0].share = s->n_part = 1;
+  s->part[0].share = 1.0;
+  s->n_part = 1;
   for (int i = 0; i < slot->starts.n_minimum; i++) {
     const double *minimum = slot->starts.minimum[i];
     const double above = slot->starts.minimum_f[i] - slot->result.m2ll;
@@ -77,7 +78,7 @@ MILL_HD static inline int mill_sample_allowed(const mill_model *m, const mill_sl
   return u < exp(-0.5 * mill_hull_penalty(m, slot, slot->theta));
 }
 
-/** Draw the next allowed point into slot->theta; 0: too many were refused. */
+/** Draw the next allowed point into slot->theta.  Returns 0 if too many points were refused. */
 MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -98,8 +99,8 @@ MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot
   return 0;
 }
 
-/** If its chi-square differs from the row's by more than this fraction, the spectrum is not the
- *  row's.  Processors compute chi-squares of the same spectrum that differ by about 1e-6. */
+/** A spectrum is not the row's if its chi-square differs from the row's by more than this fraction.
+ *  Processors compute chi-squares of the same spectrum that differ by about 1e-6. */
 #define MILL_SAMPLE_SAME 1e-4
 /** A refit that ends this much above the row's F saw another spectrum; usual rises are 0.05. */
 #define MILL_SAMPLE_RISE 5.0
@@ -113,7 +114,7 @@ MILL_HD static inline int mill_sample_is_other(const mill_slot *slot)
                          slot->result.m2ll - f > MILL_SAMPLE_RISE + MILL_SAMPLE_SAME * fabs(f));
 }
 
-/** Set up a star's first proposal and number of points; n_part 0: it can have no proposal. */
+/** Set up a star's first proposal and number of points.  If there is no proposal, n_part is 0. */
 MILL_HD_CALLED static inline void mill_sample_begin(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;

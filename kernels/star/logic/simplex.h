@@ -16,7 +16,8 @@
 MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill_slot *slot)
 {
   const int n = slot->simplex.nm.n;
-  const double *x = mill_nm_ask(&slot->simplex.nm), *l = slot->polish.at.hess;
+  const double *x = mill_nm_ask(&slot->simplex.nm);
+  const double *l = slot->polish.at.hess; /* L of mill_simplex */
   double delta[MILL_MAX_PAR];
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = slot->simplex.centre[j];
@@ -27,7 +28,7 @@ MILL_HD_CALLED static inline void mill_simplex_propose(const mill_model *m, mill
       sum -= l[k * n + i] * delta[k];
     delta[i] = sum / l[i * n + i];
     if (delta[i] == 0.0)
-      continue;
+      continue; /* theta stays at the centre, without rounding by mill_par_outer */
     const int j = slot->simplex.par[i];
     const double u = mill_par_inner(m, j, slot->simplex.centre[j]) + delta[i];
     slot->theta[j] = mill_par_outer(m, j, u);
@@ -73,7 +74,7 @@ MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_s
   mill_polish_axes *axes = &slot->space.axes;
   double x0[MILL_MAX_PAR], first[MILL_MAX_PAR], *simplex = slot->space.simplex;
   axes->n = 0;
-  slot->simplex.done = 1;
+  slot->simplex.done = 1; /* this start has had its simplex */
   p->lambda = MILL_POLISH_LAMBDA;
   if (p->have && mill_polish_propose(m, slot, axes) && axes->n > 0) {
     for (int j = 0; j < m->n_par; j++)

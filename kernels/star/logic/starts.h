@@ -16,7 +16,7 @@
 enum { MILL_DOUBT_JAC = 6, MILL_DOUBT_MORE_JAC = 8 };
 #define MILL_DOUBT_CHISQ 1.1  /**< a doubt if mill_reduced is 3 errors above this */
 #define MILL_DOUBT_VSINI 30.0 /**< a doubt if v sin i is above this, km/s */
-/** Doubts of a start that did not converge or fell back on a simplex: the sum of all others. */
+/** A start that did not converge or fell back on a simplex counts as all other doubts together. */
 enum { MILL_DOUBT_LOST = 5 };
 /** The guess's next template gets a start if its chi-square exceeds the best template's by less
  *  than mill_reduced times a limit: GAP without a doubt, ONE_GAP with one doubt. */
@@ -152,8 +152,9 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
 }
 
 /** Give a fast rotator one extra start when no other is worthwhile: make the candidate farthest
- *  from the solution, in errors, the next start and return 1.  If a hot star's pixel errors follow
- *  its flux, the guess prefers cool templates, whose starts agree on a wrong minimum. */
+ *  from the solution, in errors, the next start and return 1.  Many fast rotators are hot.
+ *  If a hot star's pixel errors follow its flux, the guess prefers cool templates, whose starts
+ *  agree on a wrong minimum. */
 MILL_HD_CALLED static inline int mill_start_far(const mill_model *m, mill_slot *slot)
 {
   mill_starts *s = &slot->starts;
@@ -176,8 +177,8 @@ MILL_HD_CALLED static inline int mill_start_far(const mill_model *m, mill_slot *
   return 1;
 }
 
-/** Go to the next worthwhile start and return 1; 0: there is none.  Starts that would end where the
- *  best start did are passed over, and count as ending there. */
+/** Go to the next worthwhile start and return 1; return 0 if there is none.  Starts that would end
+ *  where the best start did are passed over, and count as ending there. */
 MILL_HD_CALLED static inline int mill_start_next(const mill_model *m, mill_slot *slot)
 {
   while (mill_start_wanted(m, slot)) {

@@ -69,7 +69,7 @@ MILL_HD_CALLED static inline void mill_polish_curvature(const mill_model *m, con
     const double unit = mill_par_scale(m, j), *hess = p->at.hess + j * m->n_par;
     for (int c = 0; c < n; c++)
       a[r * n + c] = hess[t->idx[c]] + p->second[j * m->n_par + t->idx[c]];
-    a[r * n + r] += p->lambda * (hess[j] + 1e-6 / (unit * unit));
+    a[r * n + r] += p->lambda * (hess[j] + 1e-6 / (unit * unit)); /* not 0 for flat F */
   }
 }
 
@@ -77,15 +77,17 @@ MILL_HD_CALLED static inline void mill_polish_curvature(const mill_model *m, con
 MILL_HD static inline void mill_polish_add_hulls(const mill_polish_try *t, double weight, double *a)
 {
   const int n = t->n;
-  double force = 0.0;
+  double all_forces = 0.0;
   for (int f = 0; f < t->n_facet; f++)
-    force += t->facet[f].force;
+    all_forces += t->facet[f].force;
   for (int f = 0; f < t->n_facet; f++) {
     const mill_active_facet *facet = &t->facet[f];
-    for (int r = 0; r < n && facet->force > 0.0; r++)
+    if (!(facet->force > 0.0))
+      continue;
+    for (int r = 0; r < n; r++)
       for (int c = 0; c < n; c++)
-        a[r * n + c] +=
-            weight * (facet->force / force) * facet->slope[t->idx[r]] * facet->slope[t->idx[c]];
+        a[r * n + c] += weight * (facet->force / all_forces) * facet->slope[t->idx[r]] *
+                        facet->slope[t->idx[c]];
   }
 }
 
@@ -111,7 +113,7 @@ MILL_HD static inline double mill_polish_beyond(const mill_polish_try *t, double
 MILL_HD_CALLED static inline int mill_polish_balance(mill_polish_try *t, double weight, double *a)
 {
   int active[MILL_MAX_PAR], k = 0, first = -1; /* first: index of the force that is first 0 */
-  double goal[MILL_MAX_PAR], way = 1.0;        /* way: part of the way to the goal */
+  double goal[MILL_MAX_PAR], way = 1.0;        /* way: fraction of the way to goal */
   for (int f = 0; f < t->n_facet; f++)
     if (t->facet[f].state == MILL_FACET_ON) {
       if (k == MILL_MAX_PAR)
@@ -129,7 +131,7 @@ MILL_HD_CALLED static inline int mill_polish_balance(mill_polish_try *t, double 
   if (mill_cholesky(k, a, k) != 0)
     return -1;
   mill_cholesky_solve(k, a, k, goal);
-  for (int i = 0; i < k; i++) { /* force i is 0 after the part now / (now - goal) of the way */
+  for (int i = 0; i < k; i++) { /* force i is 0 after the fraction now / (now - goal) of the way */
     const double now = t->facet[active[i]].force;
     if (!(goal[i] > 0.0) && (first < 0 || now < way * (now - goal[i]))) {
       way = now > 0.0 ? now / (now - goal[i]) : 0.0;
@@ -253,7 +255,8 @@ MILL_HD_CALLED static inline int mill_polish_solve(const mill_model *m, mill_slo
 }
 
 /** Shorten the step to the trust region (mill_par_limit), and pin parameters that would leave their
- *  limits.  Returns 1 if some were pinned: solve for the others again; -1: there is no step. */
+ *  limits.  Returns 1 if it pinned some: the caller then solves for the others again.  Returns -1
+ *  if the step is not finite. */
 MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_polish *p,
                                             mill_polish_try *t)
 {
@@ -284,8 +287,8 @@ MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_poli
   return changed;
 }
 
-/** Return by how much the step is predicted to lower F plus the hull penalty.  The Hessian of F is
- *  2 (at.hess + second) of slot->polish. */
+/** Return by how much the step is predicted to lower the sum of F and the hull penalty.  The
+ *  Hessian of F is 2 (at.hess + second) of slot->polish. */
 MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill_slot *slot,
                                                  const mill_polish_try *t)
 {
@@ -310,8 +313,8 @@ MILL_HD static inline double mill_polish_promise(const mill_model *m, const mill
   return weight * before * before - (change + weight * after * after);
 }
 
-/** Compute a trial point theta, a step from polish->at; 0: there is none.  Unless NULL, axes gets
- *  the Cholesky factor of the step's curvature (mill_polish_solve). */
+/** Set theta to a trial point, a step from polish->at.  Returns 0 if there is no step.  Unless
+ *  NULL, axes gets the Cholesky factor of the step's curvature (mill_polish_solve). */
 MILL_HD_CALLED static inline int mill_polish_step(const mill_model *m, mill_slot *slot,
                                                   double *theta, mill_polish_axes *axes)
 {

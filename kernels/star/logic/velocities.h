@@ -13,7 +13,7 @@
 #define MILL_SEEK_NEAR   0.5  /**< in steps: a minimum farther away becomes the next centre */
 #define MILL_SEEK_COARSE 6.0  /**< in errors: a larger step is reduced first */
 
-/** Begin a search at vel_km_s, where F is f; NaN: f is not known. */
+/** Begin a search at vel_km_s, where F is f (NaN if not known). */
 MILL_HD_CALLED static inline void mill_seek_begin(const mill_slot *slot, double vel_km_s, double f,
                                                   mill_curve *c)
 {
@@ -115,7 +115,7 @@ MILL_RESUMABLE(mill_seek_run)
 MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill_slot *slot,
                                                  int i_arm, mill_curve *c)
 {
-  const double v = slot->theta[MILL_PAR_VRAD], least = c->step;
+  const double v = slot->theta[MILL_PAR_VRAD], first_step = c->step;
   const double n_side = MILL_N_PROFILE_FEW / 2;
   const double reach = n_side * MILL_PROFILE_FEW_STEP * slot->profile.width;
   const double left = c->centre - mill_arm_vrad(m, slot, i_arm, v - reach);
@@ -128,7 +128,7 @@ MILL_HD_CALLED static inline void mill_arm_known(const mill_model *m, const mill
   c->step = fmin(c->step, right);
   const double x = n_side * c->step / right; /* the search's step in steps of the grid */
   mill_seek_digest(mill_quartic_at(coef, -x), c->f_centre, mill_quartic_at(coef, x), c);
-  c->step = fmax(c->step, least); /* not below mill_seek_begin's step */
+  c->step = fmax(c->step, first_step); /* mill_seek_begin's step is the least one */
 }
 
 /** Begin each arm's velocity search at slot->theta, where the answered models have the arm's F. */

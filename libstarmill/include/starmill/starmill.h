@@ -5,8 +5,8 @@
  *
  *  A library handle holds a template library, the settings of a fit and their work space. Several
  *  threads may share a handle; their calls run one at a time.  Handles are independent: to work in
- *  parallel, open one per thread, or set `threads`.  Open libraries after a fork, not before; once
- *  one had several threads, OpenMP hangs in forks that do not exec.
+ *  parallel, open one per thread, or set `threads`.  Open libraries after a fork, not before:
+ *  once a library had several threads, OpenMP hangs in forks that do not exec.
  *
  *  A function that can fail returns a code, 0 for success, and fills *error unless error is NULL.
  *  On failure it leaves its output handles as they were.  A NULL pointer gives STARMILL_USAGE, or
@@ -274,8 +274,9 @@ STARMILL_API int starmill_model_get_piece(const starmill_model *model, int i_pie
                                           starmill_piece *piece, starmill_error *error);
 
 /** Compute the template at theta [n_par] for a spectrum's wavelengths and line-spread function.
- *  Flux, ivar, mask and systematic are ignored.  flux [n_pix] out, NaN outside the arms and
- *  in pieces below 2 npoly pixels; fails if no piece is left or wave_mask masks all pixels. */
+ *  The spectrum's flux, ivar, mask and systematic are ignored.  The output flux [n_pix] is NaN
+ *  outside the arms and in pieces (starmill_star_n_piece) below 2 npoly pixels.  The function
+ *  fails if no piece is left or wave_mask masks all pixels. */
 STARMILL_API int starmill_template(starmill_library *library, const starmill_spectrum *spectrum,
                                    const double *theta, float *flux, starmill_error *error);
 
@@ -301,7 +302,7 @@ STARMILL_API int starmill_fit(starmill_library *library, const starmill_star *co
                               const double *start, int n_start, starmill_table **table,
                               starmill_error *error);
 
-/** Open a result file of `starmill fit`.  Damaged rows, whose CRC or STATUS is wrong, stay in. */
+/** Open a result file of `starmill fit`.  Damaged rows, whose CRC or STATUS is wrong, are kept. */
 STARMILL_API int starmill_table_open(const char *path, starmill_table **table,
                                      starmill_error *error);
 STARMILL_API void starmill_table_free(starmill_table *table);

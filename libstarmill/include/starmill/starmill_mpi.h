@@ -24,7 +24,7 @@ static inline int starmill_mpi_agree(MPI_Comm comm, int code, starmill_error *er
   struct {
     int failed, rank;
   } mine, first;
-  mine.failed = code != STARMILL_OK;
+  mine.failed = code != STARMILL_OK; /* MPI_MAXLOC then finds the lowest rank that failed */
   if (MPI_Comm_rank(comm, &mine.rank) == MPI_SUCCESS &&
       MPI_Allreduce(&mine, &first, 1, MPI_2INT, MPI_MAXLOC, comm) == MPI_SUCCESS) {
     if (!first.failed)
@@ -37,7 +37,8 @@ static inline int starmill_mpi_agree(MPI_Comm comm, int code, starmill_error *er
   return error->code;
 }
 
-/** Fit this rank's n stars with starmill_fit.  *table: this rank's rows, NULL if n is 0. */
+/** Fit this rank's n stars with starmill_fit, and agree on the code.  *table gets this rank's rows,
+ *  or NULL if n is 0 or a rank failed. */
 static inline int starmill_mpi_fit(MPI_Comm comm, starmill_library *library,
                                    const starmill_star *const *star, int n, const double *start,
                                    int n_start, starmill_table **table, starmill_error *error)
