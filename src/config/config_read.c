@@ -153,7 +153,7 @@ static int get_text(reader *in, const yaml_node_t *node, size_t size, char *out)
   return MILL_OK;
 }
 
-/* Set *out to the index of a word; yes, on, no and off stand for true and false. */
+/* Set *out to the index of a word; yes and on stand for true, no and off for false. */
 static int get_word(reader *in, const yaml_node_t *node, const char *const *words, int *out)
 {
   static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};
@@ -162,15 +162,13 @@ static int get_word(reader *in, const yaml_node_t *node, const char *const *word
   if (node->type != YAML_SCALAR_NODE || is_null(node))
     return expected(in, node, list);
   const char *text = scalar(node);
-  /* first compare the text itself, as lsf has the word `off`; then true or false in its place */
-  for (int pass = 0; pass < 2; pass++) {
-    *out = mill_option_word(words, text);
-    if (*out >= 0)
-      return MILL_OK;
-    for (size_t i = 0; is_plain(node) && i < sizeof yes / sizeof yes[0]; i++)
-      text = strcasecmp(text, yes[i]) == 0 ? "true" : strcasecmp(text, no[i]) == 0 ? "false" : text;
-  }
-  return expected(in, node, list);
+  *out = mill_option_word(words, text); /* the text itself goes first: lsf has the word off */
+  for (size_t i = 0; *out < 0 && is_plain(node) && i < sizeof yes / sizeof yes[0]; i++)
+    if (strcasecmp(text, yes[i]) == 0)
+      *out = mill_option_word(words, "true");
+    else if (strcasecmp(text, no[i]) == 0)
+      *out = mill_option_word(words, "false");
+  return *out >= 0 ? MILL_OK : expected(in, node, list);
 }
 
 /* Set *n to the number of items of a list; a scalar is a list of one. */
@@ -447,7 +445,7 @@ typedef struct places {
   int key[MILL_N_KEY], item[MILL_N_KEY][MAX_LINE_ITEM];
 } places;
 
-/* Read one key and its value; *line: line of a failure. */
+/* Read one key and its value; store their lines in *where, and the line of a failure in *line. */
 static int read_pair(reader *in, const yaml_node_pair_t *pair, places *where, int *line)
 {
   char text[80];

@@ -88,7 +88,7 @@ GRIDS = {grid.name: grid for grid in (FGK, FGK_HR, FGK_ELEMENTS, OBA)}
 # Real root of x^5 = x + 1. Its negative powers are the steps, one per label, of a quasi-random
 # sequence of points: x_i = 0.5 + i step, modulo 1.
 PLASTIC = 1.1673039782614187
-# The square roots of these primes are such steps for the abundances and the microturbulence.
+# The square roots of these primes are the steps along the abundances and the microturbulence.
 PRIMES = (7, 11, 13, 17, 19, 23, 29, 31, 37)
 
 

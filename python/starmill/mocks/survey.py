@@ -130,7 +130,8 @@ def make_block(survey, block):
 
 
 def make_batches(survey, batches, lock, tell):
-    """Make all batches in parallel; call tell(batch, n), which may raise, after n rows each."""
+    """Make all batches in parallel; after each n rows of a batch call tell(batch, n), which may
+    raise."""
     under_way, order = [], deque()
 
     def blocks():

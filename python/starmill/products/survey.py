@@ -52,10 +52,10 @@ def object_keys(objects):
 
 
 def joined(key, has_id, ra, dec, by_place):
-    """Return an index of each row's star, and texts about rows left out of repeats.  A star's rows
-    share a key and lie within FAR_AS of the first row with this key.  by_place: a row with a unique
-    key joins a star within NEAR_AS, unless over CROWD rows have this position or TARGETIDs within
-    NEAR_AS differ.  has_id: the row's key is its TARGETID."""
+    """Return an index of each row's star, and texts about rows left out of repeats.  Rows with one
+    key are a star if they lie within FAR_AS of the first of them.  With by_place, a row with a key
+    of its own joins a star within NEAR_AS, unless over CROWD rows are there or the joined rows
+    would have two TARGETIDs.  has_id: the row's key is its TARGETID."""
     near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
     known = has_place(ra, dec)
     unit = unit_vectors(*np.where(known, [ra, dec], 0.0))

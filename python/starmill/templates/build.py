@@ -235,7 +235,7 @@ def check_labels(models, names):
 
 
 class Job:
-    """Makes a grid file.  models: the wanted ones; index [n]: of their spectra in the source."""
+    """Makes a grid file.  models: those to make; index [n]: where the source has their spectra."""
 
     def __init__(self, options, setup, source):
         self.options, self.setup, self.source = options, setup, source
@@ -325,7 +325,7 @@ class Job:
         return out
 
     def check_pixels(self, what, arm, flux, good, must):
-        """Refuse a spectrum unless all pixels are good [n_pix].  must: what a good pixel is."""
+        """Refuse a spectrum unless `good` [n_pix] is all true.  must: what a good pixel is."""
         i = np.argmin(good)
         need(good[i], INPUT, f"its {what} in arm {arm.name} is {flux[i]:g} at "
              f"{arm.wave_aa[i]:.6g} A; it must be {must}")

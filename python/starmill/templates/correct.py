@@ -160,8 +160,9 @@ def describe(arm, label, found, learned, change, rest):
 
 
 def take_out(library, i_arm, found, how, kind):
-    """Correct an arm in two rounds.  found: its Calibrators; how: arguments of correction.compare;
-    kind: those of correction.learn.  Return the Correction, with the coefficients of round two."""
+    """Correct an arm in two rounds.  found: the arm's Calibrators; how: further arguments of
+    correction.compare; kind: further arguments of correction.learn.  Return the Correction, with
+    the coefficients of the second round."""
     learned = correction.learn(found, *kind)
     correction.apply(library, i_arm, found, learned)
     # a second round corrects what the emulator did not reproduce

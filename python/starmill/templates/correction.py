@@ -100,13 +100,13 @@ class Calibrators:
 
 
 def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures, size, slope=None):
-    """Return the Calibrators of an arm.
+    """Compare spectra with an arm's templates; return Calibrators, whose x are the residuals.
 
     sigma_aa   sigma (A) of the spectra's line-spread function
     kernel_aa  sigma (A) that convolves templates to the spectra's resolution
-    measures   function of wavelength: share (0 to 1) of the correction that is applied
+    measures   function that gives, at wavelengths, the share (0 to 1) of the correction to apply
     size       [n_label] errors of the spectra's labels
-    slope      Calibrators.slope, if known from earlier Calibrators of these spectra; None: compute
+    slope      Calibrators.slope of an earlier comparison of these spectra; None: compute it
     """
     arm = library.arm[i_arm]
     x, level = residuals_of(library, i_arm, spectra, kernel_aa)
@@ -187,8 +187,9 @@ class Correction:
     shift: np.ndarray  # [n, n_label] of the calibrators' labels
 
     def terms(self, mapped):
-        """Return the monomials [n, n_term].  From degree 2 on, the first label (Teff) has one
-        degree more, since molecular bands grow fast towards the coolest stars."""
+        """Return the monomials [n, n_term] of mapped labels up to self.degree.  If the degree is 2
+        or more, also return Teff^degree (the first label is Teff) times each label, since
+        molecular bands grow fast towards the coolest stars."""
         x = mapped[:, self.use]
         further = x[:, :1] ** self.degree * x if self.degree > 1 else x[:, :0]
         return np.hstack([emulate.monomials(x, self.degree), further])
@@ -235,7 +236,7 @@ def linear(terms, y, error=None):
 
 
 def without_trend(shift, terms):
-    """Return shifts [n, n_label] of labels without their trend with the labels (robust fit)."""
+    """Return label shifts [n, n_label] less their trend, a robust fit by terms [n, n_term]."""
     return np.stack([linear(terms, one)[1] for one in shift.T], axis=1)
 
 
@@ -299,7 +300,7 @@ def scale_of(stars, use, label):
         n = known.sum()
         if n < LEAST_BENCHMARK:
             continue
-        # data: terms, shifts and errors of shifts, for the n stars and then the slopes' priors
+        # data: terms, shifts and errors of shifts; rows of the n stars, then of the slopes' priors
         data = (np.vstack([emulate.monomials(mapped[known], 1), slopes]),
                 np.append(shift[known, k], zeros),
                 np.append(np.hypot(stars.errors[known, k], stars.scale[k]), zeros + stars.scale[k]))
@@ -319,7 +320,7 @@ def scale_of(stars, use, label):
 
 
 def nearby(calibrators, use, mapped):
-    """Return 1 at mapped labels with calibrators around, and smoothly 0 far from them."""
+    """Return 1 at mapped labels with five calibrators near; fall smoothly to 0 far from these."""
     reach = calibrators.reach[use]
     tree = cKDTree(calibrators.mapped[:, use] / reach)
     distance = tree.query(mapped[:, use] / reach, k=[min(5, tree.n)])[0][:, 0]
@@ -361,8 +362,9 @@ def into_network(library, emulator, calibrators, values_at, by_term):
 
 
 def into_functions(emulator, values_at, by_term):
-    """Add the correction (as in into_network) to radial functions or splines.  Each term becomes a
-    component, whose score interpolates values_at and whose pattern is a row of by_term."""
+    """Add the correction, values_at(mapped labels) @ by_term (see into_network), to an emulator of
+    radial functions or splines.  Each of the n_term terms becomes a component: a function of the
+    labels that interpolates values_at, times a row of by_term."""
     front = emulator.front
     if isinstance(front, SplineGrid):
         node = [np.array([knot[i + 1:i + 1 + front.degree].mean() for i in range(n)])

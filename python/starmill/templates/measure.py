@@ -176,7 +176,7 @@ def report(library, models, n_component, how):
 
 @contextlib.contextmanager
 def reporting(is_needed=False):
-    """Print why the context made no report, but raise the Failure if the report is needed."""
+    """Print why the with block made no report, but raise its Failure if the report is needed."""
     try:
         yield
     except Failure as failure:

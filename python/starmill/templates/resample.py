@@ -57,7 +57,7 @@ class ArmCut:
         self._wave, self._n_sub = None, 0
 
     def prepare(self, wave):
-        """Prepare for spectra at ascending wavelengths (A); do nothing for the array used last."""
+        """Prepare for spectra at ascending wavelengths (A); do nothing if wave is as last time."""
         if wave is self._wave:
             return
         need(len(wave) >= 4 and wave[0] <= self.min_aa and wave[-1] >= self.max_aa, INPUT,
@@ -103,7 +103,7 @@ class ArmCut:
             x = self._fine[column[part]]
             low, high = ((x - edge[row]) / (np.sqrt(2) * self.kernel[row])
                          for edge in (self.edge[:-1], self.edge[1:]))
-            # differences of small tails keep their digits; a step's length is proportional to x
+            # erfc is small here, so the difference keeps its digits; x turns d ln x into dx
             weight[part] = x * np.where(low < 0, erfc(-low) - erfc(-high), erfc(high) - erfc(low))
         weight /= np.repeat(np.add.reduceat(weight, at[:-1]), n)
         self._weights = csr_matrix((weight, column, at), shape=(self.n_pix, len(self._fine)))

@@ -116,7 +116,7 @@ def fill_fraction(fraction, error2, n_known):
 
 
 def measure_correlation(x, fraction, free):
-    """Return 1 + 2 x the sum of the correlations at lags 1, 2, ... before the first not above 0."""
+    """Return 1 + twice the sum of correlations at lags 1, 2, ... before the first not above 0."""
     zero, correlation = (fraction**2).sum(), 1.0
     for lag in range(1, min(MAX_LAG + 1, x.shape[1]) if zero > 0 else 1):
         rho = np.einsum("ij,ij", x[:, :-lag], x[:, lag:]) / free / zero

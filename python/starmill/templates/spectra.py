@@ -138,7 +138,7 @@ class Grid:
         return np.log(np.where(gap, 1, value)), gap
 
     def _flatten(self, y, gap):
-        """Subtract from each row of y [n, n_pix] its continuum, fitted outside gaps, and median."""
+        """Subtract from rows of y [n, n_pix] their continuum, fitted outside gaps, and their median."""
         whole = ~gap.any(axis=1)
         flat = y[whole]
         flat -= (flat @ self.basis.T) @ self.basis
@@ -223,7 +223,7 @@ class Functions:
         self._fit_scores()
         rows = self.gap.any(axis=1)
         for _ in range(N_FILL if rows.any() else 0):
-            # a round's changes are at most the last round's times the fraction of pixels in gaps
+            # changes are at most the previous round's times the fraction of pixels in gaps
             smooth = self.mean + (self.score - self.fit.residual)[rows] @ self.pattern
             self.y[rows] = np.where(self.gap[rows], smooth, self.y[rows])
             self._find_components()
@@ -258,7 +258,7 @@ class Functions:
         residual is the geometric mean of the residuals in fits with and without the spectrum."""
         square = np.abs(self.fit.left_out * self.fit.residual).sum(axis=1) / self.y.shape[1]
         residual = np.sqrt(square + self.lost)
-        # a divisor of 1e-4 or more: no ratio is large if all spectra fit up to rounding errors
+        # the divisor is at least 1e-4: if all spectra fit up to rounding errors, no ratio is large
         return residual / np.maximum(np.median(residual[near], axis=1), 1e-4)
 
     def _reject(self, ratio):
@@ -362,8 +362,8 @@ def build(settings, spectra):
     twins = rows[n[same.ravel()] > 1]
     if len(twins):
         need(not 0 < (settings.smoothing or 0) < LEAST_SMOOTHING, INPUT,
-             "with so small a --smoothing no spectra may have the labels of another (does "
-             f"--labels lack one?): {rows_text(spectra.names, twins)}")
+             "with so small a --smoothing no two spectra may have equal labels (does --labels "
+             f"lack a label?): {rows_text(spectra.names, twins)}")
     library, outside = functions.library(grid.arm)
     facts = None
     if settings.model_error is not None:

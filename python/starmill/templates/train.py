@@ -391,12 +391,12 @@ def name_it(library, kind, path):
 
 
 def report_left_out(options, maker, grid, models, library):
-    """Report on models left out of a second library, made from the others like this one."""
+    """Make a second library like this one without some models; report how it predicts these."""
     n = len(models)
     n_wanted = min(int(float(options.left_out or 0.1) * n + 0.5), MAX_SPECTRA)
     with reporting(options.model_error):
         out = maker.choose_left_out(grid, models, n_wanted, int(options.seed or 1))
-        need(out.any(), INPUT, f"--left-out of {n_wanted} of {n} models found none with others "
+        need(out.any(), INPUT, f"--left-out of {n_wanted} of {n} models found no model with others "
              "on all sides: give a larger --left-out, or --validation GRID.h5 instead")
         without = frame(grid)
         # fill gaps: the models left out leave empty nodes
