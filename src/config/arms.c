@@ -130,28 +130,33 @@ static const mill_arm *arm_with(const mill_library *lib, const mill_arm_choice *
   return &lib->arm[best];
 }
 
+/* Fail since the library lacks a configured arm; say how to name its arms, or parts of them. */
+static int lacks_arm(const mill_library *lib, const mill_arm_choice *choice)
+{
+  char names[512] = "", channel[MILL_MAX_NAME + 16] = "";
+  const mill_arm *only = &lib->arm[0];
+  size_t n = 0;
+  for (int j = 0; j < lib->n_arm && n < sizeof names; j++)
+    n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", j ? ", " : "", lib->arm[j].name);
+  if (lib->n_arm > 1)
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "arms: no arm %s; the library has %s: give one of these, or min and max for "
+                      "a part of one",
+                      choice->arm, names);
+  if (choice->channel[0])
+    snprintf(channel, sizeof channel, ", channel: %s", choice->channel);
+  return MILL_ERROR(MILL_ERR_CONFIG,
+                    "arms: no arm %s; the library has only %s, %.0f to %.0f A: write {name: %s%s}, "
+                    "or {name: %s, min: FIRST, max: LAST%s} for a part of it",
+                    choice->arm, only->name, only->wave_aa[0], only->wave_aa[only->n_pix - 1],
+                    only->name, channel, choice->arm, channel);
+}
+
 int mill_config_bind_arms(const mill_config *config, const mill_library *lib)
 {
   for (int i = 0; i < config->n_arm; i++)
-    if (mill_library_find_arm(lib, config->arm[i].arm) < 0) {
-      char names[512] = "", channel[MILL_MAX_NAME + 16] = "";
-      size_t n = 0;
-      for (int j = 0; j < lib->n_arm && n < sizeof names; j++)
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", j ? ", " : "", lib->arm[j].name);
-      const char *const only = lib->arm[0].name, *name = config->arm[i].arm;
-      if (config->arm[i].channel[0])
-        snprintf(channel, sizeof channel, ", channel: %s", config->arm[i].channel);
-      if (lib->n_arm > 1)
-        return MILL_ERROR(MILL_ERR_CONFIG,
-                          "arms: no arm %s; the library has %s: give one of these, or min and max "
-                          "for a part of one",
-                          name, names);
-      return MILL_ERROR(MILL_ERR_CONFIG,
-                        "arms: no arm %s; the library has only %s, %.0f to %.0f A: write {name: "
-                        "%s%s}, or {name: %s, min: FIRST, max: LAST%s} for a part of it",
-                        name, only, lib->arm[0].wave_aa[0],
-                        lib->arm[0].wave_aa[lib->arm[0].n_pix - 1], only, channel, name, channel);
-    }
+    if (mill_library_find_arm(lib, config->arm[i].arm) < 0)
+      return lacks_arm(lib, &config->arm[i]);
   for (int i = 0; i < config->n_arm; i++) {
     const mill_arm_choice *c = &config->arm[i];
     if (!mill_arm_overlaps(&lib->arm[mill_library_find_arm(lib, c->arm)], c->min_aa, c->max_aa))
@@ -275,7 +280,7 @@ static int copy_of(const void *from, size_t n, void **to)
 }
 
 /* Set [*first, *end) to the grid points of the whole arm that a range needs: its pixels at any
- * allowed velocity, with margins for rotation and splines. */
+ * allowed velocity, with margins for rotation and splines.  atanh(v / c) is the shift in ln A. */
 static void window(const mill_config *config, const mill_arm *whole, const mill_arm_choice *choice,
                    int *first, int *end)
 {

@@ -145,7 +145,7 @@ const mill_option *mill_config_key_of(const char *name);
  *  names the option, its allowed values and the text. */
 int mill_config_set(mill_config *config, const char *key, const char *option, const char *text);
 
-/** Check values, and keys that depend on each other.  MILL_ERR_CONFIG names the key first. */
+/** Check values, also against each other.  The message of MILL_ERR_CONFIG begins with the key. */
 int mill_config_check(const mill_config *config);
 
 /** Check the configuration against a library; set fixed values, priors and min_sn in config->fit.

@@ -70,7 +70,7 @@ static int check_key(const mill_config *config, const mill_option *k, mill_confi
                           mill_option_takes(k, takes));
 }
 
-/* Check a list of fixed values or priors (is_prior): names, numbers, no name twice. */
+/* Check names and numbers of a list of fixed values or (is_prior) priors; refuse repeated names. */
 static int check_names(const char *key_name, const mill_named_value *list, int n, int is_prior,
                        mill_config_fault *where)
 {

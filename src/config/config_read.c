@@ -225,7 +225,7 @@ static int read_wave_mask(reader *in, const yaml_node_t *node)
   memset(fit->wave_mask, 0, sizeof fit->wave_mask);
   for (size_t i = 0; i < n; i++) {
     const yaml_node_t *item = list_item(in, node, i);
-    size_t n_end = 0;
+    size_t n_end = 0; /* stays 0 if the item is not a list */
     if (item->type == YAML_SEQUENCE_NODE)
       MILL_CHECK(get_list(in, item, what, SIZE_MAX, &n_end));
     if (n_end != 2)

@@ -9,7 +9,7 @@
 #include "src/config/text.h"
 #include "src/system/order.h"
 
-/* Is the text an integer just as printf would print it?  007 is a name. */
+/* Return 1, and set *number, if the text is an integer as printf prints it (not 007), else 0. */
 static int is_number(const char *text, int64_t *number)
 {
   char *end, printed[32];

@@ -12,7 +12,7 @@ from starmill.cli.basics import need
 from starmill.grids import lines
 
 CARDS = ("TEFF", "LOGG", "FEH", "ALPHAFE")  # of labels, in the order of all tuples of labels here
-# Elements of plan "elements": card of [X/Fe]; atomic number; solar abundance of Turbospectrum
+# Elements of plan "elements": FITS card of [X/Fe]; atomic number; solar abundance of Turbospectrum
 # (Grevesse, Asplund & Sauval 2007); whether X is an alpha element; range of [X/Fe], or for an
 # alpha element the range of [X/alpha].
 ELEMENTS = (("CFE", 6, 8.39, False, (-0.6, 0.6)), ("NFE", 7, 7.78, False, (-0.4, 0.8)),

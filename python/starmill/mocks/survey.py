@@ -130,8 +130,7 @@ def make_block(survey, block):
 
 
 def make_batches(survey, batches, lock, tell):
-    """Make all batches in parallel; after each n rows of a batch call tell(batch, n), which may
-    raise."""
+    """Make all batches in parallel; call tell(batch, n), which may raise, when n more are made."""
     under_way, order = [], deque()
 
     def blocks():

@@ -208,7 +208,7 @@ def main(options):
     keep = np.isfinite(a["VRAD"]) & np.isfinite(b["VRAD"])
     frames = [np.char.replace(t["FRAME"], "helio", "bary") for t in (a, b) if "FRAME" in t]
     if frames and (n_apart := (frames[0] != frames[1]).sum()):
-        warn(f"velocities of {n_apart} stars are in two frames (FRAME)")
+        warn(f"velocities of {n_apart} stars are in two frames (FRAME): do not compare them")
     print_warnings(a, b, both.meta)
     if not options.all:
         keep &= (a["RVS_WARN"] == 0) & (b["RVS_WARN"] == 0)

@@ -80,7 +80,7 @@ class Wrong(ValueError):
 
 
 def check_object(item):
-    """Check a group or dataset: read its attributes, type and fill value, where damage shows."""
+    """Check that attributes, type and fill value of a group or dataset can be read."""
     dict(item.attrs)
     if not all(isinstance(name, str) for name in (item.name, *item.attrs)):
         raise Wrong(f"a name in {item.parent.name!r} is no UTF-8")
@@ -126,7 +126,7 @@ def check_list(column, key):
 
 
 def check_vectors(fits):
-    """Check ORDER, the parameters of COVAR, and that vectors have values for each parameter."""
+    """Check that ORDER names COVAR's parameters, and that vectors have a value for each of them."""
     order = np.asarray(fits["COVAR"].attrs.get("ORDER", 0))
     names = order.tolist() if order.ndim == 1 and order.dtype.kind == "S" else []
     need(names and all(name in fits for name in names), Wrong, "fits/COVAR has no ORDER of columns")
@@ -197,7 +197,7 @@ def works(path, function):
         finally:
             os._exit(1)
     status = os.waitpid(child, 0)[1]
-    need(not os.WIFSIGNALED(status), OUTPUT, f"{path} is damaged: HDF5 crashes when it reads it")
+    need(not os.WIFSIGNALED(status), OUTPUT, f"{path} is damaged: HDF5 crashes while reading it")
     return status == 0
 
 
@@ -429,7 +429,7 @@ class Result:
                         self.whole(at, to) if whole is None else whole[at - start:to - start])
 
     def find(self, stars):
-        """Return the rows of stars, once each: of this TARGETID, else IDENTIFIER, else OBJECT."""
+        """Return the rows of stars (TARGETIDs, else IDENTIFIERs, else OBJECTs), each row once."""
         return list(dict.fromkeys(row for star in stars for row in self._find(star)))
 
     def _find(self, star):

@@ -66,7 +66,7 @@ def joined(key, has_id, ra, dec, by_place):
     star[is_far] = len(key) + np.arange(is_far.sum())  # each a star of its own
     n = np.bincount(star)
     at = np.flatnonzero(known & by_place)
-    # cut space into cubes as wide as NEAR_AS: cube of each row, number of rows in each cube
+    # cut space into cubes as wide as NEAR_AS; cell: cube of each row; n_row: rows in each cube
     cell, n_row = np.unique(np.floor(unit[at] / near).astype(int), axis=0, return_inverse=True,
                             return_counts=True)[1:]
     crowd = n_row[cell.ravel()] > CROWD

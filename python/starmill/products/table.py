@@ -288,7 +288,7 @@ def write_files(product, result):
 
 
 def rows(result, columns, whole, texts, start=0):
-    """Yield packed rows of a result in blocks.  whole: mask of the rows from `start` on."""
+    """Yield packed rows of a result in blocks.  whole: mask of undamaged rows from `start` on."""
     for block in result.blocks(start, whole):
         yield packed(columns, block.of, len(block.rows), texts)
 

@@ -169,7 +169,7 @@ def arms_with_error(names, path, hashes):
 
 
 def fraction_at(arm, wave, vrad):
-    """Return the rms model error of pixels, as a fraction of the model.  arm: of the library."""
+    """Return the rms model error of pixels, as a fraction of the model.  arm: the library's."""
     at = wave * doppler(-vrad)
     found = arm.white_error(at, np.gradient(np.log(wave))) ** 2
     if arm.error.component is not None:

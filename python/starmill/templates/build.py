@@ -214,7 +214,7 @@ def select_models(source, options, n_worker):
 
 
 def mark_doubles(models):
-    """Of models with equal labels keep one, if possible a done one, and mark the others bad."""
+    """Of models with equal labels keep one, if possible one that is done; mark the others bad."""
     done_first = np.argsort(models.status == TO_DO, kind="stable")
     kept = {}
     for i in done_first[models.status[done_first] != BAD]:

@@ -61,7 +61,7 @@ def label_errors(options, library):
     if not options.label_errors:
         return np.array([label.scale for label in library.label])
     errors = np.array(numbers("label-errors", options.label_errors, library.n_label))
-    need((errors > 0).all(), USAGE, f"--label-errors {options.label_errors}: one is not above 0")
+    need((errors > 0).all(), USAGE, f"--label-errors {options.label_errors}: all must be above 0")
     return errors
 
 
@@ -113,7 +113,7 @@ def make_true(library, arm, found, x, noise2, published):
                            1e-3 * label.scale, 10 * label.scale, 30)
                 for k, label in enumerate(library.label)]
 
-    # the difference of two halves has four times the variance of the whole, so twice the floor
+    # the difference of two halves has twice the error of a fit to the whole, so twice the floor
     by_turns = floors(d, error, 2)
     known = np.isfinite(published).any(axis=0)
     d, error = estimates(arm.error.correlation, 1)
@@ -160,9 +160,8 @@ def describe(arm, label, found, learned, change, rest):
 
 
 def take_out(library, i_arm, found, how, kind):
-    """Correct an arm in two rounds.  found: the arm's Calibrators; how: further arguments of
-    correction.compare; kind: further arguments of correction.learn.  Return the Correction, with
-    the coefficients of the second round."""
+    """Correct an arm in two rounds.  found: the arm's Calibrators; how, kind: further arguments of
+    correction.compare and correction.learn.  Return the Correction with round two's coef."""
     learned = correction.learn(found, *kind)
     correction.apply(library, i_arm, found, learned)
     # a second round corrects what the emulator did not reproduce

@@ -187,9 +187,8 @@ class Correction:
     shift: np.ndarray  # [n, n_label] of the calibrators' labels
 
     def terms(self, mapped):
-        """Return the monomials [n, n_term] of mapped labels up to self.degree.  If the degree is 2
-        or more, also return Teff^degree (the first label is Teff) times each label, since
-        molecular bands grow fast towards the coolest stars."""
+        """Return the monomials [n, n_term] up to self.degree; from degree 2 on also Teff^degree
+        times each label (Teff is the first), as molecular bands grow fast towards cool stars."""
         x = mapped[:, self.use]
         further = x[:, :1] ** self.degree * x if self.degree > 1 else x[:, :0]
         return np.hstack([emulate.monomials(x, self.degree), further])

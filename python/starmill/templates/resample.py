@@ -120,7 +120,7 @@ class ArmCut:
         x, y, lost = x[part], y[part], lost[part]  # without bad samples at the ends
         bad = lost | (~(y > 0) & (x >= self.edge[0]) & (x <= self.edge[-1]))
         i = np.argmax(bad)
-        need(not bad[i], INPUT, f"its flux is {y[i]:g} at {x[i]:.7g} A")
+        need(not bad[i], INPUT, f"its flux is {y[i]:g} at {x[i]:.7g} A; give one above 0")
         spline = CubicSpline(x, y, bc_type="natural")
         if self.kernel is None:
             return np.diff(spline.antiderivative()(self.edge)) / np.diff(self.edge)

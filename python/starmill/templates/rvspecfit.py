@@ -116,8 +116,7 @@ def read_weights(path):
 
 
 def find_layers(net, state):
-    """Return (weight, bias, norm) of each layer.  norm: arrays of the batch normalisation that
-    follows the layer's SiLU; None: without it."""
+    """Return (weight, bias, norm) of each layer; norm: batch normalisation after SiLU, or None."""
     left = dict(state)
 
     def take(name):

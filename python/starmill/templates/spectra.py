@@ -138,7 +138,7 @@ class Grid:
         return np.log(np.where(gap, 1, value)), gap
 
     def _flatten(self, y, gap):
-        """Subtract from rows of y [n, n_pix] their continuum, fitted outside gaps, and their median."""
+        """Subtract from rows of y [n, n_pix] their continuum (fitted outside gaps) and median."""
         whole = ~gap.any(axis=1)
         flat = y[whole]
         flat -= (flat @ self.basis.T) @ self.basis
