@@ -263,7 +263,7 @@ int mill_config_identity(const mill_config *config, char **text)
   MILL_CHECK(mill_config_check(config));
   MILL_CHECK(MILL_ALLOC(1, &copy));
   sort_lists(config, copy);
-  /* the contents of tables count, not where they are */
+  /* tables count by their contents, not by their paths */
   MILL_CHECK(take_hash("start", config->start_hash, copy->start, sizeof copy->start));
   MILL_CHECK(
       take_hash("prior_table", config->prior_hash, copy->prior_table, sizeof copy->prior_table));

@@ -162,7 +162,7 @@ static int get_word(reader *in, const yaml_node_t *node, const char *const *word
   if (node->type != YAML_SCALAR_NODE || is_null(node))
     return expected(in, node, list);
   const char *text = scalar(node);
-  *out = mill_option_word(words, text); /* the text itself goes first: lsf has the word off */
+  *out = mill_option_word(words, text); /* first as it is: the key lsf has the word off */
   for (size_t i = 0; *out < 0 && is_plain(node) && i < sizeof yes / sizeof yes[0]; i++)
     if (strcasecmp(text, yes[i]) == 0)
       *out = mill_option_word(words, "true");

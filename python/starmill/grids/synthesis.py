@@ -45,7 +45,7 @@ def control(*parts):
 
 
 def composition(labels):
-    """Return control()'s arguments for the abundances.  Single elements: lg N(X)/N(H) + 12."""
+    """Return control()'s arguments for the abundances (of single elements lg N(X)/N(H) + 12)."""
     parts = [{"METALLICITY": "%.3f" % labels[2], "ALPHA/Fe": "%.3f" % labels[3], "HELIUM": "0.00",
               "R-PROCESS": "0.00", "S-PROCESS": "0.00"}]
     single = ["%d %.3f" % (number, sun + labels[2] + x_fe)

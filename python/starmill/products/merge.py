@@ -151,7 +151,7 @@ def settle_duplicates(parts, latest):
     """Refuse parts that share an input, since its stars would appear twice.  Inputs are the same if
     their size, time, stars and fits agree, or if their paths lead to one file.  Fits are not
     compared between versions of the program, or if CPUs and GPUs fitted: such fits may differ.
-    latest: of fits of one path keep only the last one.  Return the number of rows left out."""
+    latest: of a path fitted twice keep the last fit.  Return the number of rows left out."""
     known, n_version = {}, len({(part.said["VERSION"], part.said["REVISION"]) for part in parts})
     n_row = sum(part.n[ROWS] for part in parts)
     for part in sorted(parts[::-1], key=lambda part: part.said["END_TIME"], reverse=True):

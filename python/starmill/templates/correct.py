@@ -208,7 +208,7 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     rest = correction.left_out(found, *kind)  # each by a correction learned without it
     learned = take_out(library, i_arm, found, how, kind)
     change = found.x - correction.compare(library, i_arm, *how, found.slope).x
-    after = np.where(found.measures > 0.5, rest, found.x)  # where not corrected: as before
+    after = np.where(found.measures > 0.5, rest, found.x)  # residuals before, where not corrected
     # remove errors of the given labels, but not their trend, which may be the templates' error
     shift = correction.without_trend(found.shifts(after), emulate.monomials(found.mapped, 1))
     facts = measure_error(arm, found, found.at_shifts(after, shift), options.components,

@@ -30,7 +30,7 @@ ROBUST = 1.5  # larger residuals, in robust deviations, count less
 # calibrator is farther than FAR * REACH. Distances are in errors of the labels.
 REACH, FAR = 5, 2.5
 N_INSIDE, N_NEAR = 8000, 16000  # labels at which an emulator is fitted to the polynomials
-FREE = 10  # errors of benchmark stars' labels by which their spectra may move them
+FREE = 10  # a benchmark star's spectrum may move its labels by this many of their errors
 LEAST_BENCHMARK = 12  # stars that set the scale of a label
 LSQ_RIDGE, THROUGH = 1e-6, 1e-8  # ridges: of network inputs; of functions through values
 
@@ -180,7 +180,7 @@ def clipped(x, known):
 @dataclass
 class Correction:
     """ln(corrected / template) = terms @ coef, near the calibrators."""
-    use: list  # indices of the labels of which it is a function
+    use: list  # indices of the labels on which it depends
     degree: int
     ridge: float
     coef: np.ndarray  # [n_term, n_pix]

@@ -57,7 +57,7 @@ class ArmCut:
         self._wave, self._n_sub = None, 0
 
     def prepare(self, wave):
-        """Prepare for spectra at ascending wavelengths (A); do nothing if wave is as last time."""
+        """Prepare for ascending wavelengths (A); do nothing if wave is the last call's array."""
         if wave is self._wave:
             return
         need(len(wave) >= 4 and wave[0] <= self.min_aa and wave[-1] >= self.max_aa, INPUT,
@@ -120,7 +120,7 @@ class ArmCut:
         x, y, lost = x[part], y[part], lost[part]  # without bad samples at the ends
         bad = lost | (~(y > 0) & (x >= self.edge[0]) & (x <= self.edge[-1]))
         i = np.argmax(bad)
-        need(not bad[i], INPUT, f"its flux is {y[i]:g} at {x[i]:.7g} A; give one above 0")
+        need(not bad[i], INPUT, f"its flux is {y[i]:g} at {x[i]:.7g} A, expected above 0")
         spline = CubicSpline(x, y, bc_type="natural")
         if self.kernel is None:
             return np.diff(spline.antiderivative()(self.edge)) / np.diff(self.edge)

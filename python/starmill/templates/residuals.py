@@ -22,7 +22,7 @@ class Facts:
     n: int  # spectra
     rms: float  # of the residuals, relative to the flux, without continuum and noise
     left: float  # fraction of the variance that is outside the components
-    correlation_aa: float  # correlation length of the rest, at the middle of the arm
+    correlation_aa: float  # correlation length of the error outside the components, mid-arm
 
 
 def continuum(x, n):

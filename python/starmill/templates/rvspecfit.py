@@ -15,7 +15,7 @@ from starmill.cli.basics import check_packages, need, warn
 from starmill.templates.emulate import silu
 
 FILE = re.compile(r"interp_(.+)\.h5")
-N_CHECK = 12  # rows of check values: half at training labels, half around and outside
+N_CHECK = 12  # rows of check values: half at training labels, half in a wider range
 BN_EPSILON = 1e-5  # added to variances by torch's batch normalisation
 TRAIN_AGAIN = ("make a library of the spectra that it was made of by `starmill library build` and "
                "`starmill library train` (docs/use/libraries.md)")

@@ -40,7 +40,7 @@ LEAST_SMOOTHING = 1e-4  # if given: less cannot average spectra of equal labels
 # the spectrum gets the weight (DOUBT / ratio)^2, above REJECT it is not used
 DOUBT, REJECT = 1.5, 5.0
 MAX_ALIGN = 4  # most rounds of aligning to the mean, polynomials and radial functions each
-FAST = 20.0  # km/s: if velocities scatter by more, polynomials would follow them: begin by the mean
+FAST = 20.0  # km/s; if velocities scatter by more, polynomials would follow them: begin by the mean
 MAX_VELOCITY, SMALL_CHANGE = 600.0, 0.2  # km/s: search +-600; stop when changes scatter by less
 
 

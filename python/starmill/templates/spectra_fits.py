@@ -196,7 +196,7 @@ def to_vacuum(at, header, request, wave, origin):
 
 
 def rule_of_header(path, hdus, i, request, origin):
-    """Return (first, step, is_log10) of a header's wavelengths (A); set texts on them in origin."""
+    """Return (first, step, is_log10) of a header's wavelengths (A); set their texts in origin."""
     header, at = hdus[i].header, where(path, hdus, i)
     iraf = re.search(r"units=(\w+)", text_card(header, "WAT1_001"))
     origin.unit = request.unit or text_card(header, "CUNIT1") or (iraf[1] if iraf else "")
