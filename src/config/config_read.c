@@ -382,7 +382,7 @@ static int read_key(reader *in, const yaml_node_t *node)
     if (!k->without || !is_plain(node) ||
         (!is_null(node) && strcasecmp(scalar(node), k->without) != 0))
       return get_real(in, node, at);
-    *(double *)at = -INFINITY; /* the word in place of a number */
+    *(double *)at = -INFINITY; /* stands for the word k->without */
     return MILL_OK;
   case MILL_OPTION_COUNT:
     MILL_CHECK(get_integer(in, node, &n));

@@ -18,7 +18,7 @@ FORMAT, VERSION = "starmill result", 4
 NOT_DONE, FITTED = 0, 1  # STATUS
 VSINI_UNRESOLVED = 1  # bit of FIT_INFO: no rotation detected; shown as < VSINI + VSINI_ERR
 PRIOR = 1024  # bit of FIT_INFO: the row has priors from prior_table
-BLOCK, BLOCK_BYTES = 16384, 16 << 20  # most rows, and about most bytes, read at once
+BLOCK, BLOCK_BYTES = 16384, 16 << 20  # limits of one read: rows; bytes, roughly
 # columns of /epochs whose bytes EPOCH_CRC checks
 EPOCH = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "SN", "EPOCH", "EPOCH_FLAG")
 TRUTHS = ("SUCCESS", "VRAD_GOOD", "SB2", "PRIMARY")  # columns of 1 and 0
@@ -266,7 +266,7 @@ class Result:
                 self._words, ("STATUS", "BACKEND", "RVS_WARN", "FIT_INFO", "POST_FLAG"))
             self.flags = self._words(*(p + "_FLAG" for p in self.parameters))
             self.files = [os.fsdecode(p) for p in self.catalog["files/PATH"][...]]
-            self.frames = np.append(self.catalog["files/FRAME"][...], b"")  # FILE -1: no input
+            self.frames = np.append(self.catalog["files/FRAME"][...], b"")  # of FILE -1, no input
             self.libraries = self._words("LIBRARY") or {
                 1: (self.provenance["LIBRARY_NAME"], self.provenance["LIBRARY_PATH"])}
             self.libraries = {code: (name, self.found(path))

@@ -23,7 +23,7 @@ CORRELATED = 30  # neighbouring residuals that count as one, since they are corr
 BEYOND = 0.3  # |ln(spectrum / template)| is clipped here: no star differs by more
 CLIP = 4  # residuals of a pixel are clipped at this many robust standard deviations
 DEGREES, RIDGES = (1, 2, 3), (1e-3, 1e-2, 1e-1)  # to choose from by cross-validation
-N_FOLD, THIN = 5, 6  # folds, and only every sixth pixel, for that choice
+N_FOLD, THIN = 5, 6  # cross-validation: folds; it uses every sixth pixel
 ROUNDS = 3  # alternations between coefficients and the calibrators' labels
 ROBUST = 1.5  # larger residuals, in robust deviations, count less
 # The correction is full where the fifth nearest calibrator is nearer than REACH, and 0 where this
@@ -354,7 +354,7 @@ def into_network(library, emulator, calibrators, values_at, by_term):
     size = np.sqrt((inputs**2).mean(axis=0))
     scaled, value = inputs / size, values_at(mapped)
     normal = scaled.T @ scaled + LSQ_RIDGE * len(mapped) * np.eye(len(size))
-    share = np.linalg.solve(normal, scaled.T @ value) / size[:, None]  # terms by the inputs
+    share = np.linalg.solve(normal, scaled.T @ value) / size[:, None]  # weights of inputs in terms
     change = share @ by_term
     emulator.weight[-1] = (emulator.weight[-1] + change[:-1].T).astype("f4")
     emulator.bias[-1] = (emulator.bias[-1] + change[-1]).astype("f4")

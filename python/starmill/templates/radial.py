@@ -46,7 +46,7 @@ class RadialFit:
         self._choose(projected, np.atleast_1d(smooth), tolerance)
         gamma = self._basis @ (projected / (self._eigen[:, None] + self.smooth))
         beta = self._pole.T @ value - self._pole_k.T @ gamma
-        self.coef = np.concatenate([root * gamma, beta])  # of |x|^3, of the polynomial
+        self.coef = np.concatenate([root * gamma, beta])  # of |x|^3, then of the polynomial
         self.residual = self.smooth * gamma / root
         self.left_out /= root
 

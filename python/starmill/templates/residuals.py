@@ -89,7 +89,7 @@ def take_components(x, q, noise2, scale):
     scaled = x * scale
     value, vector = eigh(scaled @ scaled.T, subset_by_index=[n - max(q, 1), n - 1],
                          check_finite=False)
-    value = value[::-1] - noise2 * (scale @ scale)  # without the part of the noise
+    value = value[::-1] - noise2 * (scale @ scale)  # less the contribution of noise
     q = min(q, int((value > 0).sum()))
     pattern = vector[:, ::-1].T[:q] @ scaled
     pattern /= np.linalg.norm(pattern, axis=1, keepdims=True)

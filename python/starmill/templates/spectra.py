@@ -35,7 +35,7 @@ N_REWEIGHT = N_FILL = 3
 N_NEIGHBOUR = 40  # a residual is compared with the residuals of this many spectra of similar labels
 TOLERANCE = 1.0  # standard errors (RadialFit): the one-standard-error rule
 STIFF = 1e8  # smoothing so large that only the polynomial remains
-LEAST_SMOOTHING = 1e-4  # if given: less cannot average spectra of equal labels
+LEAST_SMOOTHING = 1e-4  # least --smoothing that can average spectra of equal labels
 # ratio of a spectrum's residual to the median residual of spectra with similar labels: above DOUBT
 # the spectrum gets the weight (DOUBT / ratio)^2, above REJECT it is not used
 DOUBT, REJECT = 1.5, 5.0
@@ -298,7 +298,7 @@ def find_velocities(y, good, model, ln_step):
     most = min(int(np.ceil(MAX_VELOCITY / (C_KM_S * ln_step))), n_pix // 8)
     model = model[:, most:n_pix - most]  # all shifts compare the same pixels of the model
     y, square, count = np.where(good, y, 0), model**2, good.astype(float)
-    before = np.pad(np.cumsum(y**2, axis=1), ((0, 0), (1, 0)))  # all pixels before
+    before = np.pad(np.cumsum(y**2, axis=1), ((0, 0), (1, 0)))  # sums up to each pixel
     misfit = np.empty((2 * most + 1, n))
     for i in range(2 * most + 1):
         part = slice(i, i + model.shape[1])
@@ -380,7 +380,7 @@ def leave_out(made, names, part, seed):
     functions, arm = made.functions, made.library.arm[0]
     values = functions.values
     between = (values > values.min(axis=0)) & (values < values.max(axis=0))
-    fits = (between | ~between.any(axis=0)).all(axis=1)  # no label of two values counts
+    fits = (between | ~between.any(axis=0)).all(axis=1)  # labels of two values do not count
     order = np.random.default_rng(seed).permutation(len(values))
     out = np.zeros(len(values), bool)
     out[order[fits[order]][:min(int(part * len(values) + 0.5), MAX_SPECTRA)]] = True

@@ -293,7 +293,7 @@ class Maker:
         order = np.random.default_rng(seed).permutation(len(models))
         low, high = values.min(axis=0), values.max(axis=0)
         within = (values > low) & (values < high)
-        inner = (within | ~within.any(axis=0)).all(axis=1)  # no label of two values counts
+        inner = (within | ~within.any(axis=0)).all(axis=1)  # labels of two values do not count
         lattice = None
         if self.kind != "radial":
             labels, mapped = make_labels(grid.label, values)
