@@ -262,7 +262,7 @@ void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config
       while (factor > 1 && !allows(config, choice, arm_with(&lib[k], choice), factor))
         factor--;
     if (factor > 1)
-      choice->sampling = factor;
+      choice->sampling = factor; /* otherwise it stays 0: every grid point */
   }
 }
 
