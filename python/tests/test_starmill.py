@@ -142,7 +142,7 @@ def test_likelihoods_one_by_one_and_together(library, made):
     step = 0.1 / np.sqrt(curvature[2, 2])
     up, down = (starmill.minus2loglike(star, theta + s * np.eye(theta.size)[2])
                 for s in (step, -step))
-    # up and down lie 0.1 standard deviations away; float32 makes noise of 1e-3 in each value
+    # up and down are values 0.1 standard deviations from theta; each has float32 noise of 1e-3
     assert gradient[2] * step == pytest.approx((up - down) / 2, abs=2e-3)
     assert value == pytest.approx(starmill.minus2loglike(star, theta), abs=1e-3)
 

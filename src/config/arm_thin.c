@@ -50,6 +50,7 @@ static int thin_rows(int factor, int n, int n_in, float **x)
   for (int i = 0; i < n_out; i++) {
     memset(sum, 0, pitch * sizeof *sum);
     for (int j = -half; j <= half; j++) {
+      /* a row p beyond the row `end` is 2 * (row end) - (row mirrored at end) */
       const int p = i * factor + j, end = p < 0 ? 0 : n - 1, is_beyond = p < 0 || p >= n;
       const double w = weight[j < 0 ? -j : j], sign = is_beyond ? -1.0 : 1.0;
       const float *row = *x + (size_t)(is_beyond ? 2 * end - p : p) * pitch;
@@ -70,14 +71,14 @@ int mill_arm_thin(int factor, mill_arm *arm)
   mill_model_error *error = &arm->error;
   const int last = e->n_layer - 1, n_whole = arm->n_pix;
   const int n = factor > 1 ? (n_whole - 1) / factor + 1 : 0;
-  const size_t n_fine = (size_t)(n - 1) * (size_t)factor + 1;
   if (n < MILL_THINNED_POINTS)
     return MILL_OK;
   MILL_CHECK(thin_rows(factor, n_whole, e->n_in[last], &e->weight[last]));
   MILL_CHECK(thin_rows(factor, n_whole, 1, &e->bias[last]));
   for (int i = 0; i < n; i++)
     arm->wave_aa[i] = arm->wave_aa[(size_t)i * (size_t)factor];
-  /* the model error stays on the fine grid, up to the last coarse point */
+  /* the model error stays on the fine grid, up to the last coarse point: move its rows together */
+  const size_t n_fine = (size_t)(n - 1) * (size_t)factor + 1;
   for (int k = 1; k < error->n_component; k++)
     memmove(error->component + (size_t)k * n_fine, error->component + (size_t)k * (size_t)n_whole,
             n_fine * sizeof(float));

@@ -109,7 +109,8 @@ static int has_range(const mill_arm_choice *choice)
   return choice->min_aa > 0.0 || isfinite(choice->max_aa);
 }
 
-/* Return the library's arm choice->arm, or else the arm that covers most of choice's range. */
+/* Return the library's arm of the name choice->arm.  Without it return the arm that covers most of
+ * choice's range, or the first arm if none covers a part of it. */
 static const mill_arm *arm_with(const mill_library *lib, const mill_arm_choice *choice)
 {
   const int own = mill_library_find_arm(lib, choice->arm);
@@ -129,28 +130,33 @@ static const mill_arm *arm_with(const mill_library *lib, const mill_arm_choice *
   return &lib->arm[best];
 }
 
+/* Fail since the library lacks a configured arm; say how to name its arms, or parts of them. */
+static int lacks_arm(const mill_library *lib, const mill_arm_choice *choice)
+{
+  char names[512] = "", channel[MILL_MAX_NAME + 16] = "";
+  const mill_arm *only = &lib->arm[0];
+  size_t n = 0;
+  for (int j = 0; j < lib->n_arm && n < sizeof names; j++)
+    n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", j ? ", " : "", lib->arm[j].name);
+  if (lib->n_arm > 1)
+    return MILL_ERROR(MILL_ERR_CONFIG,
+                      "arms: no arm %s; the library has %s: give one of these, or min and max for "
+                      "a part of one",
+                      choice->arm, names);
+  if (choice->channel[0])
+    snprintf(channel, sizeof channel, ", channel: %s", choice->channel);
+  return MILL_ERROR(MILL_ERR_CONFIG,
+                    "arms: no arm %s; the library has only %s, %.0f to %.0f A: write {name: %s%s}, "
+                    "or {name: %s, min: FIRST, max: LAST%s} for a part of it",
+                    choice->arm, only->name, only->wave_aa[0], only->wave_aa[only->n_pix - 1],
+                    only->name, channel, choice->arm, channel);
+}
+
 int mill_config_bind_arms(const mill_config *config, const mill_library *lib)
 {
   for (int i = 0; i < config->n_arm; i++)
-    if (mill_library_find_arm(lib, config->arm[i].arm) < 0) {
-      char names[512] = "", channel[MILL_MAX_NAME + 16] = "";
-      size_t n = 0;
-      for (int j = 0; j < lib->n_arm && n < sizeof names; j++)
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", j ? ", " : "", lib->arm[j].name);
-      const char *const only = lib->arm[0].name, *name = config->arm[i].arm;
-      if (config->arm[i].channel[0])
-        snprintf(channel, sizeof channel, ", channel: %s", config->arm[i].channel);
-      if (lib->n_arm > 1)
-        return MILL_ERROR(MILL_ERR_CONFIG,
-                          "arms: no arm %s; the library has %s: give one of these, or min and max "
-                          "for a part of one",
-                          name, names);
-      return MILL_ERROR(MILL_ERR_CONFIG,
-                        "arms: no arm %s; the library has only %s, %.0f to %.0f A: write {name: "
-                        "%s%s}, or {name: %s, min: FIRST, max: LAST%s} for a part of it",
-                        name, only, lib->arm[0].wave_aa[0],
-                        lib->arm[0].wave_aa[lib->arm[0].n_pix - 1], only, channel, name, channel);
-    }
+    if (mill_library_find_arm(lib, config->arm[i].arm) < 0)
+      return lacks_arm(lib, &config->arm[i]);
   for (int i = 0; i < config->n_arm; i++) {
     const mill_arm_choice *c = &config->arm[i];
     if (!mill_arm_overlaps(&lib->arm[mill_library_find_arm(lib, c->arm)], c->min_aa, c->max_aa))
@@ -196,29 +202,31 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
   const double power =
       choice->resolving_power > 0.0 ? choice->resolving_power : config->resolving_power;
   const double factor = fmin(config->lsf_factor, 1.0); /* at most 1: Astra's files ignore the key */
-  const double own =
+  const double of_files =
       choice->most_power > 0.0 ? factor / (MILL_FWHM_SIGMA * choice->most_power) : 0.0;
-  const double set = choice->fwhm_aa > 0.0 ? choice->fwhm_aa / (MILL_FWHM_SIGMA * wave_aa)
-                     : power > 0.0         ? 1.0 / (MILL_FWHM_SIGMA * power)
-                                           : 0.0;
+  const double configured = choice->fwhm_aa > 0.0 ? choice->fwhm_aa / (MILL_FWHM_SIGMA * wave_aa)
+                            : power > 0.0         ? 1.0 / (MILL_FWHM_SIGMA * power)
+                                                  : 0.0;
   switch (config->lsf) {
   case MILL_LSF_RESOLVING_POWER:
-    return set;
+    return configured;
   case MILL_LSF_SIGMA:
-    return own;
+    return of_files;
   case MILL_LSF_AUTO: /* files without a line-spread function use the configured width */
-    return set > 0.0 ? fmin(own, set) : own;
+    return configured > 0.0 ? fmin(of_files, configured) : of_files;
   default:
     return 0.0;
   }
 }
 
-/* May an arm be thinned to every factor-th grid point (docs/science/numerics.md, "Coarser grids")?
- * In ln wavelength, step is the thinned grid's, templ and sigma are the sigmas of the templates and
- * of the line-spread function, and rest = sigma^2 - templ^2.  The conditions are:
- *  - amplitudes of aliases, exp(-2 pi^2 templ^2 rest / (sigma step)^2), are at most exp(-HIDDEN);
- *  - after a blur, the variance templ^2 + MILL_LARGEST_BLUR * rest >= (MILL_GRID_SIGMA * step)^2;
- *  - a bin of the guess spans at least BIN_POINTS steps, and the arm over MILL_THINNED_POINTS. */
+/* Return 1 if an arm may be thinned to every factor-th grid point (docs/science/numerics.md,
+ * "Coarser grids").  In ln wavelength, step is the step of the thinned grid, templ the sigma of the
+ * templates, sigma that of the line-spread function, and rest = sigma^2 - templ^2.  Conditions:
+ *  - aliases have amplitudes exp(-2 pi^2 templ^2 rest / (sigma step)^2) of at most exp(-HIDDEN);
+ *  - templates can be blurred to variances of templ^2 + MILL_LARGEST_BLUR * rest, which must reach
+ *    (MILL_GRID_SIGMA * step)^2;
+ *  - the arm has over MILL_THINNED_POINTS steps, and a bin of the initial guess BIN_POINTS or more.
+ */
 static int allows(const mill_config *config, const mill_arm_choice *choice, const mill_arm *arm,
                   int factor)
 {
@@ -254,7 +262,7 @@ void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config
       while (factor > 1 && !allows(config, choice, arm_with(&lib[k], choice), factor))
         factor--;
     if (factor > 1)
-      choice->sampling = factor;
+      choice->sampling = factor; /* otherwise it stays 0: every grid point */
   }
 }
 
@@ -272,7 +280,7 @@ static int copy_of(const void *from, size_t n, void **to)
 }
 
 /* Set [*first, *end) to the grid points of the whole arm that a range needs: its pixels at any
- * allowed velocity, with margins for rotation and splines. */
+ * allowed velocity, with margins for rotation and splines.  atanh(v / c) is the shift in ln A. */
 static void window(const mill_config *config, const mill_arm *whole, const mill_arm_choice *choice,
                    int *first, int *end)
 {
@@ -361,7 +369,7 @@ static int copy_points(const mill_arm *whole, int first, int end, mill_arm *part
   return copy_error(&whole->error, whole->n_pix, first, part->n_pix, &part->error);
 }
 
-/* Cut `part` out of a library's arm: the grid points that the range of choice needs. */
+/* Copy the grid points of a library's arm `whole` that choice's range needs to the arm `part`. */
 static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_choice *choice,
                mill_arm *part)
 {
@@ -429,7 +437,7 @@ int mill_config_take_cameras(const mill_library *lib, const char *format,
                              mill_config *config)
 {
   int first, end, n_covered = 0, n_taken = 0;
-  unsigned known = 0; /* bits: configured arms that are cameras */
+  unsigned known = 0; /* bit i is 1 if config->arm[i] is a camera */
   mill_arm_choice taken[MILL_MAX_ARM];
   char covered[MILL_MAX_ARM * (MILL_MAX_NAME + 1) + 1] = "";
   if (!mill_config_lacks_ranges(config, lib))
@@ -452,7 +460,8 @@ int mill_config_take_cameras(const mill_library *lib, const char *format,
     if (config->n_arm == 0 || k >= 0)
       taken[n_taken++] = take_camera(config, k, &camera[i]);
   }
-  for (int i = 0; i < config->n_arm && n_covered > 0; i++) /* bind_arms advises on channels */
+  /* arms with a channel are left to mill_config_bind_arms, whose message mentions the channel */
+  for (int i = 0; i < config->n_arm && n_covered > 0; i++)
     if (!(known >> i & 1u) && !config->arm[i].channel[0])
       return MILL_ERROR(MILL_ERR_CONFIG,
                         "arms: no arm %s; the library is cut into the cameras%s of %s: name some "

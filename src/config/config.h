@@ -84,7 +84,7 @@ typedef struct mill_arm_choice {
   double resolving_power; /**< 0: use mill_config's */
   double fwhm_aa;         /**< FWHM of the LSF, used instead of a resolving power; 0: none */
   int sampling;           /**< use every sampling-th grid point; 0: chosen by the program */
-  /** set from a format's camera: highest resolving power of its files; 0: unknown; no setting */
+  /** not a setting: highest resolving power of the files of a format's camera; 0: unknown */
   double most_power;
 } mill_arm_choice;
 
@@ -145,7 +145,7 @@ const mill_option *mill_config_key_of(const char *name);
  *  names the option, its allowed values and the text. */
 int mill_config_set(mill_config *config, const char *key, const char *option, const char *text);
 
-/** Check values, and keys that depend on each other.  MILL_ERR_CONFIG names the key first. */
+/** Check values, also against each other.  The message of MILL_ERR_CONFIG begins with the key. */
 int mill_config_check(const mill_config *config);
 
 /** Check the configuration against a library; set fixed values, priors and min_sn in config->fit.

@@ -75,6 +75,7 @@ int mill_config_bind(mill_config *config, const mill_library *lib, int is_first)
 {
   int i_par = 0, n_fixed = 0;
   char a[32], b[32], c[32];
+  /* config->fit gets these arrays at the end, since a failure must leave it as it is */
   int fixed[MILL_MAX_PAR] = {0};
   double fixed_value[MILL_MAX_PAR] = {0}, mean[MILL_MAX_PAR] = {0}, sigma[MILL_MAX_PAR] = {0};
   MILL_CHECK(mill_config_check(config));
@@ -85,7 +86,7 @@ int mill_config_bind(mill_config *config, const mill_library *lib, int is_first)
     const mill_named_value *item = &config->fixed[i];
     MILL_CHECK(find_parameter(lib, is_first, "fix_param", item->name, &i_par));
     if (i_par < 0)
-      continue;
+      continue; /* only the first library has this label */
     const mill_fit_settings *fit = &config->fit;
     const int is_label = i_par >= MILL_PAR_LABEL0, is_vrad = i_par == MILL_PAR_VRAD;
     const mill_label *label = &lib->label[is_label ? i_par - MILL_PAR_LABEL0 : 0];
@@ -108,7 +109,7 @@ int mill_config_bind(mill_config *config, const mill_library *lib, int is_first)
   for (int i = 0; i < config->n_prior; i++) {
     MILL_CHECK(find_parameter(lib, is_first, "priors", config->prior[i].name, &i_par));
     if (i_par < 0)
-      continue;
+      continue; /* only the first library has this label */
     mean[i_par] = config->prior[i].value;
     sigma[i_par] = config->prior[i].sigma;
   }

@@ -6,7 +6,8 @@
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
 
-/* Fill *where and return MILL_ERR_CONFIG with "KEY: item NUMBER: TEXT" (item -1: without item). */
+/* Return MILL_ERR_CONFIG with the message "KEY: item NUMBER: TEXT", or "KEY: TEXT" if item is -1.
+ * Store key_name, other (the key that contradicts it, or NULL) and item in *where. */
 __attribute__((format(printf, 5, 6))) static int wrong(mill_config_fault *where,
                                                        const char *key_name, const char *other,
                                                        int item, const char *format, ...)
@@ -69,7 +70,7 @@ static int check_key(const mill_config *config, const mill_option *k, mill_confi
                           mill_option_takes(k, takes));
 }
 
-/* Check a list of fixed values or priors (is_prior): names, numbers, no name twice. */
+/* Check names and numbers of a list of fixed values or (is_prior) priors; refuse repeated names. */
 static int check_names(const char *key_name, const mill_named_value *list, int n, int is_prior,
                        mill_config_fault *where)
 {
@@ -81,6 +82,7 @@ static int check_names(const char *key_name, const mill_named_value *list, int n
     if (!isfinite(list[i].value))
       return wrong(where, key_name, NULL, i, "the %s of %s is not finite; give a number",
                    is_prior ? "mean" : "value", list[i].name);
+    /* the fit divides by the square, which must neither underflow nor overflow */
     const double sigma = list[i].sigma, square = sigma * sigma;
     if (is_prior && !(sigma > 0.0 && square >= DBL_MIN && square <= DBL_MAX))
       return wrong(where, key_name, NULL, i,

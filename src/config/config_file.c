@@ -96,7 +96,8 @@ static int check_nesting(const char *path, const unsigned char *text, size_t n_t
   return MILL_OK;
 }
 
-/* Parse a YAML text and call take for its document; path names the text in messages. */
+/* Parse a YAML text and call take for its document.  path names the text in messages.
+ * If take returns MILL_ERR_CONFIG, path and the line that take has set precede its message. */
 static int parse(const char *path, const unsigned char *text, size_t n_text, mill_yaml_take *take,
                  void *base)
 {

@@ -46,16 +46,17 @@ static int is_usual(const char *item, const mill_field *f)
 static void print_items(const mill_config *config, const mill_items *k, FILE *out)
 {
   const char *item = (const char *)config + k->offset;
+  const int is_inline = k->is_named;
   char text[32];
   int n;
   memcpy(&n, (const char *)config + k->offset2, sizeof n);
-  fputs(k->is_named ? " [" : n > 0 ? "\n" : " []\n", out);
+  fputs(is_inline ? " [" : n > 0 ? "\n" : " []\n", out);
   for (int i = 0; i < n; i++, item += k->size) {
     int n_shown = 0;
-    fputs(!k->is_named ? "  - " : i > 0 ? ", " : "", out);
+    fputs(!is_inline ? "  - " : i > 0 ? ", " : "", out);
     for (const mill_field *f = k->field; f->name; f++)
       n_shown += !is_usual(item, f);
-    const int has_braces = n_shown > 1 || !k->is_named;
+    const int has_braces = n_shown > 1 || !is_inline;
     if (has_braces)
       fprintf(out, "{%s: ", k->field->name);
     for (const mill_field *f = k->field; f->name; f++) {
@@ -69,9 +70,9 @@ static void print_items(const mill_config *config, const mill_items *k, FILE *ou
         fputs(mill_text_of_real(number_of(item, f), text), out);
     }
     fputs(has_braces ? "}" : "", out);
-    fputs(k->is_named ? "" : "\n", out);
+    fputs(is_inline ? "" : "\n", out);
   }
-  fputs(k->is_named ? "]\n" : "", out);
+  fputs(is_inline ? "]\n" : "", out);
 }
 
 static void print_names(const mill_config *config, const mill_option *k, FILE *out)
@@ -262,6 +263,7 @@ int mill_config_identity(const mill_config *config, char **text)
   MILL_CHECK(mill_config_check(config));
   MILL_CHECK(MILL_ALLOC(1, &copy));
   sort_lists(config, copy);
+  /* tables count by their contents, not by their paths */
   MILL_CHECK(take_hash("start", config->start_hash, copy->start, sizeof copy->start));
   MILL_CHECK(
       take_hash("prior_table", config->prior_hash, copy->prior_table, sizeof copy->prior_table));

@@ -153,7 +153,7 @@ static int get_text(reader *in, const yaml_node_t *node, size_t size, char *out)
   return MILL_OK;
 }
 
-/* Set *out to the index of a word; yes, on, no and off stand for true and false. */
+/* Set *out to the index of a word; yes and on stand for true, no and off for false. */
 static int get_word(reader *in, const yaml_node_t *node, const char *const *words, int *out)
 {
   static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};
@@ -162,15 +162,13 @@ static int get_word(reader *in, const yaml_node_t *node, const char *const *word
   if (node->type != YAML_SCALAR_NODE || is_null(node))
     return expected(in, node, list);
   const char *text = scalar(node);
-  /* first compare the text itself, as lsf has the word `off`; then true or false in its place */
-  for (int pass = 0; pass < 2; pass++) {
-    *out = mill_option_word(words, text);
-    if (*out >= 0)
-      return MILL_OK;
-    for (size_t i = 0; is_plain(node) && i < sizeof yes / sizeof yes[0]; i++)
-      text = strcasecmp(text, yes[i]) == 0 ? "true" : strcasecmp(text, no[i]) == 0 ? "false" : text;
-  }
-  return expected(in, node, list);
+  *out = mill_option_word(words, text); /* first as it is: the key lsf has the word off */
+  for (size_t i = 0; *out < 0 && is_plain(node) && i < sizeof yes / sizeof yes[0]; i++)
+    if (strcasecmp(text, yes[i]) == 0)
+      *out = mill_option_word(words, "true");
+    else if (strcasecmp(text, no[i]) == 0)
+      *out = mill_option_word(words, "false");
+  return *out >= 0 ? MILL_OK : expected(in, node, list);
 }
 
 /* Set *n to the number of items of a list; a scalar is a list of one. */
@@ -227,7 +225,7 @@ static int read_wave_mask(reader *in, const yaml_node_t *node)
   memset(fit->wave_mask, 0, sizeof fit->wave_mask);
   for (size_t i = 0; i < n; i++) {
     const yaml_node_t *item = list_item(in, node, i);
-    size_t n_end = 0;
+    size_t n_end = 0; /* stays 0 if the item is not a list */
     if (item->type == YAML_SEQUENCE_NODE)
       MILL_CHECK(get_list(in, item, what, SIZE_MAX, &n_end));
     if (n_end != 2)
@@ -384,7 +382,7 @@ static int read_key(reader *in, const yaml_node_t *node)
     if (!k->without || !is_plain(node) ||
         (!is_null(node) && strcasecmp(scalar(node), k->without) != 0))
       return get_real(in, node, at);
-    *(double *)at = -INFINITY; /* the word in place of a number */
+    *(double *)at = -INFINITY; /* stands for the word k->without */
     return MILL_OK;
   case MILL_OPTION_COUNT:
     MILL_CHECK(get_integer(in, node, &n));
@@ -447,7 +445,7 @@ typedef struct places {
   int key[MILL_N_KEY], item[MILL_N_KEY][MAX_LINE_ITEM];
 } places;
 
-/* Read one key and its value; *line: line of a failure. */
+/* Read one key and its value; store their lines in *where, and the line of a failure in *line. */
 static int read_pair(reader *in, const yaml_node_pair_t *pair, places *where, int *line)
 {
   char text[80];

@@ -128,13 +128,13 @@ int mill_option_word(const char *const *words, const char *text)
 static int read_value(const mill_option *row, const char *text, void *at, void *at2)
 {
   long long n = 0;
-  int i = 0, fits = 0;
+  int i = 0;
   switch (row->kind) {
   case MILL_OPTION_WORD:
   case MILL_OPTION_PATH:
-    fits = row->kind == MILL_OPTION_WORD ? mill_option_word(row->words, text) >= 0
-                                         : *text && strlen(text) < row->size;
-    if (!fits)
+    if (row->kind == MILL_OPTION_WORD && mill_option_word(row->words, text) < 0)
+      return 0;
+    if (!*text || strlen(text) >= row->size)
       return 0;
     memset(at, 0, row->size);
     memcpy(at, text, strlen(text));

@@ -9,7 +9,7 @@
 #include "src/config/text.h"
 #include "src/system/order.h"
 
-/* Is the text an integer just as printf would print it?  007 is a name. */
+/* Return 1, and set *number, if the text is an integer as printf prints it (not 007), else 0. */
 static int is_number(const char *text, int64_t *number)
 {
   char *end, printed[32];
@@ -77,14 +77,15 @@ int mill_star_list_has(const mill_star_list *list, int64_t target_id, const char
                        const char *object, unsigned char *found)
 {
   const char *const name[] = {identifier, object};
-  int64_t number[] = {target_id, -1};
+  int64_t value;
+  const int is_numeric = is_number(object, &value), none = -1;
+  const int64_t number[] = {target_id, is_numeric ? value : none};
   int n = 0;
-  if (!is_number(object, &number[1]))
-    number[1] = -1;
   for (int k = 0; k < 2 && list->n_number > 0; k++) {
-    const int64_t *at = number[k] == -1 ? NULL
-                                        : bsearch(&number[k], list->number, (size_t)list->n_number,
-                                                  sizeof *at, mill_by_int64);
+    const int64_t *at =
+        number[k] == none
+            ? NULL
+            : bsearch(&number[k], list->number, (size_t)list->n_number, sizeof *at, mill_by_int64);
     n += at != NULL;
     if (at && found)
       found[at - list->number] = 1;

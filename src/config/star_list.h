@@ -25,7 +25,7 @@ int mill_star_list_add_row(mill_star_list *list, int64_t target_id, const char *
 /** Sort a list and drop repetitions, for mill_star_list_has. */
 void mill_star_list_sort(mill_star_list *list);
 
-/** Has the list a row's TARGETID (unless it is -1), IDENTIFIER or OBJECT?
+/** Return 1 if the list has a row's TARGETID (unless it is -1), IDENTIFIER or OBJECT, else 0.
  *  found  [n_number + n_name]  in, out  entries of this row are set to 1; NULL: unused */
 int mill_star_list_has(const mill_star_list *list, int64_t target_id, const char *identifier,
                        const char *object, unsigned char *found);

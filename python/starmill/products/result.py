@@ -18,7 +18,7 @@ FORMAT, VERSION = "starmill result", 4
 NOT_DONE, FITTED = 0, 1  # STATUS
 VSINI_UNRESOLVED = 1  # bit of FIT_INFO: no rotation detected; shown as < VSINI + VSINI_ERR
 PRIOR = 1024  # bit of FIT_INFO: the row has priors from prior_table
-BLOCK, BLOCK_BYTES = 16384, 16 << 20  # most rows, and about most bytes, read at once
+BLOCK, BLOCK_BYTES = 16384, 16 << 20  # limits of one read: rows; bytes, roughly
 # columns of /epochs whose bytes EPOCH_CRC checks
 EPOCH = ("VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR", "SN", "EPOCH", "EPOCH_FLAG")
 TRUTHS = ("SUCCESS", "VRAD_GOOD", "SB2", "PRIMARY")  # columns of 1 and 0
@@ -80,7 +80,7 @@ class Wrong(ValueError):
 
 
 def check_object(item):
-    """Check a group or dataset: read its attributes, type and fill value, where damage shows."""
+    """Check that attributes, type and fill value of a group or dataset can be read."""
     dict(item.attrs)
     if not all(isinstance(name, str) for name in (item.name, *item.attrs)):
         raise Wrong(f"a name in {item.parent.name!r} is no UTF-8")
@@ -126,7 +126,7 @@ def check_list(column, key):
 
 
 def check_vectors(fits):
-    """Check ORDER, the parameters of COVAR, and that vectors have values for each parameter."""
+    """Check that ORDER names COVAR's parameters, and that vectors have a value for each of them."""
     order = np.asarray(fits["COVAR"].attrs.get("ORDER", 0))
     names = order.tolist() if order.ndim == 1 and order.dtype.kind == "S" else []
     need(names and all(name in fits for name in names), Wrong, "fits/COVAR has no ORDER of columns")
@@ -197,7 +197,7 @@ def works(path, function):
         finally:
             os._exit(1)
     status = os.waitpid(child, 0)[1]
-    need(not os.WIFSIGNALED(status), OUTPUT, f"{path} is damaged: HDF5 crashes when it reads it")
+    need(not os.WIFSIGNALED(status), OUTPUT, f"{path} is damaged: HDF5 crashes while reading it")
     return status == 0
 
 
@@ -266,7 +266,7 @@ class Result:
                 self._words, ("STATUS", "BACKEND", "RVS_WARN", "FIT_INFO", "POST_FLAG"))
             self.flags = self._words(*(p + "_FLAG" for p in self.parameters))
             self.files = [os.fsdecode(p) for p in self.catalog["files/PATH"][...]]
-            self.frames = np.append(self.catalog["files/FRAME"][...], b"")  # FILE -1: no input
+            self.frames = np.append(self.catalog["files/FRAME"][...], b"")  # of FILE -1, no input
             self.libraries = self._words("LIBRARY") or {
                 1: (self.provenance["LIBRARY_NAME"], self.provenance["LIBRARY_PATH"])}
             self.libraries = {code: (name, self.found(path))
@@ -429,7 +429,7 @@ class Result:
                         self.whole(at, to) if whole is None else whole[at - start:to - start])
 
     def find(self, stars):
-        """Return the rows of stars, once each: of this TARGETID, else IDENTIFIER, else OBJECT."""
+        """Return the rows of stars (TARGETIDs, else IDENTIFIERs, else OBJECTs), each row once."""
         return list(dict.fromkeys(row for star in stars for row in self._find(star)))
 
     def _find(self, star):

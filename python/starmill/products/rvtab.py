@@ -59,8 +59,8 @@ def columns(result):
     return list(found.values())
 
 
-# Spectra of an input to export, as arrays [n]: row in the result; row in the input's FIBERMAP (None
-# if some spectra are of other inputs); TARGETID; index in /catalog/exposures.
+# Spectra of an input to export: row of the result; row of the input's FIBERMAP (input is None if
+# some of the spectra are in other files); TARGETID; index in /catalog/exposures.
 Carried = collections.namedtuple("Carried", "row input target exposure")
 
 

@@ -36,7 +36,7 @@ def healpix(ra, dec, order=ORDER):
     face = np.where(face_up == face_down, face_up % 4 + 4,
                     np.where(face_up < face_down, face_up, face_down + 8))
     x, y = down % n_side, n_side - 1 - up % n_side
-    # in a cap: cosine and 1 + |sine| keep the digits that 1 - |sine| loses
+    # in a polar cap sqrt(1 - |z|) loses digits, so use cos(dec) / sqrt(1 + |z|), its equal
     face_cap = np.minimum(quarter, 3).astype(np.int64)
     part = quarter - face_cap
     width = n_side * np.sqrt(3 / (1 + np.abs(z))) * np.cos(np.radians(dec))

@@ -52,10 +52,10 @@ def object_keys(objects):
 
 
 def joined(key, has_id, ra, dec, by_place):
-    """Return an index of each row's star, and texts about rows left out of repeats.  A star's rows
-    share a key and lie within FAR_AS of the first row with this key.  by_place: a row with a unique
-    key joins a star within NEAR_AS, unless over CROWD rows have this position or TARGETIDs within
-    NEAR_AS differ.  has_id: the row's key is its TARGETID."""
+    """Return an index of each row's star, and texts about rows left out of repeats.  Rows with one
+    key are a star if they lie within FAR_AS of the first of them.  With by_place, a row with a key
+    of its own joins a star within NEAR_AS, unless over CROWD rows are there or the joined rows
+    would have two TARGETIDs.  has_id: the row's key is its TARGETID."""
     near, far = np.radians([NEAR_AS / 3600, FAR_AS / 3600])
     known = has_place(ra, dec)
     unit = unit_vectors(*np.where(known, [ra, dec], 0.0))
@@ -66,7 +66,7 @@ def joined(key, has_id, ra, dec, by_place):
     star[is_far] = len(key) + np.arange(is_far.sum())  # each a star of its own
     n = np.bincount(star)
     at = np.flatnonzero(known & by_place)
-    # cut space into cubes as wide as NEAR_AS: cube of each row, number of rows in each cube
+    # cut space into cubes as wide as NEAR_AS; cell: cube of each row; n_row: rows in each cube
     cell, n_row = np.unique(np.floor(unit[at] / near).astype(int), axis=0, return_inverse=True,
                             return_counts=True)[1:]
     crowd = n_row[cell.ravel()] > CROWD

@@ -27,7 +27,7 @@ from starmill.products.result import NO_SN, TRUTHS, text
 from starmill.products.sky import has_place, healpix
 
 BLOCK, LONGEST = 2880, 4095  # bytes of a FITS block; of a keyword's text
-# source: dataset of the result; None: all values are missing.  text: values of its indices
+# source: dataset of the result (None: all values are missing); text: what its indices stand for
 Column = collections.namedtuple("Column", "name form n unit words ucd source text", defaults=[None])
 
 FORM = {"f8": "D", "i8": "K", "i4": "J", "u4": "K", "u1": "I"}  # FITS letter of signed values
@@ -58,7 +58,7 @@ def printable(values):
 
 
 def words(one):
-    """Return a text as a keyword's value.  ' becomes ": astropy ends a value at ' and a blank."""
+    """Return a text as a keyword's value, with " for ', which astropy may take for its end."""
     text = quote(one if isinstance(one, bytes) else one.encode("utf-8", "surrogateescape"), ASCII)
     return (text if len(text) <= LONGEST else text[:LONGEST - 3] + "...").replace("'", '"')
 
@@ -288,7 +288,7 @@ def write_files(product, result):
 
 
 def rows(result, columns, whole, texts, start=0):
-    """Yield packed rows of a result in blocks.  whole: mask of the rows from `start` on."""
+    """Yield packed rows of a result in blocks.  whole: mask of undamaged rows from `start` on."""
     for block in result.blocks(start, whole):
         yield packed(columns, block.of, len(block.rows), texts)
 

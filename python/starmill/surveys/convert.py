@@ -53,7 +53,7 @@ def split(line):
 
 
 def numbers(fields):
-    """Return the fields as numbers, empty ones as NaN; None: a field is not a number."""
+    """Return the fields as numbers, NaN for empty fields; None if one of them is no number."""
     try:
         return [float(field) if field else np.nan for field in fields]
     except ValueError:

@@ -129,8 +129,8 @@ def median_sn(flux, ivar):
 
 
 def weighted(arm, floor, vrad, errors):
-    """Return an arm with the fit's ivar: errors are at least floor x their median, and include the
-    library's model error.  errors: result of arms_with_error."""
+    """Return an arm with the ivar that the fit used: errors are at least floor (key sigma_floor)
+    times their median, and include the model error.  errors: result of arms_with_error."""
     ivar = np.where(arm.bad, 0.0, arm.ivar)
     if floor > 0 and not arm.bad.all():
         ivar = np.minimum(ivar, np.median(ivar[~arm.bad]) / floor**2)
@@ -154,8 +154,8 @@ def model_errors(result, library):
 
 
 def arms_with_error(names, path, hashes):
-    """Return {arm name: Arm of the library} for arms with a model error; {} unless the hash of the
-    library at path is in `hashes`, those of the result.  names: arms of the fit."""
+    """Return {arm name: Arm of the library} for the arms with a model error.  Return {} if the file
+    at path is not a library of the fit, whose `hashes` the result has.  names: arms of the fit."""
     try:
         found = library_file.read(path)
     except (Failure, OSError):
@@ -169,7 +169,7 @@ def arms_with_error(names, path, hashes):
 
 
 def fraction_at(arm, wave, vrad):
-    """Return the rms model error of pixels, as a fraction of the model.  arm: of the library."""
+    """Return the rms model error of pixels, as a fraction of the model.  arm: the library's."""
     at = wave * doppler(-vrad)
     found = arm.white_error(at, np.gradient(np.log(wave))) ** 2
     if arm.error.component is not None:
@@ -184,7 +184,7 @@ def matched(channels, models, path):
     for name, (wave, model) in models.items():
         known = np.isfinite(wave) & np.isfinite(model)
         wave, model = wave[known], model[known].astype(float)
-        # the channel of the arm's name goes first: DESI's arms overlap on one grid
+        # try the arm's own channel first: DESI's arms have equal wavelengths where they overlap
         unused = sorted(channels, key=lambda c: c.name != name)
         while len(wave):  # the model of an arm may span several channels
             at, c = max(((pixels(c.wave, wave), c) for c in unused), key=lambda p: len(p[0]),

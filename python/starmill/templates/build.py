@@ -214,7 +214,7 @@ def select_models(source, options, n_worker):
 
 
 def mark_doubles(models):
-    """Of models with equal labels keep one, if possible a done one, and mark the others bad."""
+    """Of models with equal labels keep one, if possible one that is done; mark the others bad."""
     done_first = np.argsort(models.status == TO_DO, kind="stable")
     kept = {}
     for i in done_first[models.status[done_first] != BAD]:
@@ -235,7 +235,7 @@ def check_labels(models, names):
 
 
 class Job:
-    """Makes a grid file.  models: the wanted ones; index [n]: of their spectra in the source."""
+    """Makes a grid file.  models: those to make; index [n]: where the source has their spectra."""
 
     def __init__(self, options, setup, source):
         self.options, self.setup, self.source = options, setup, source
@@ -325,7 +325,7 @@ class Job:
         return out
 
     def check_pixels(self, what, arm, flux, good, must):
-        """Refuse a spectrum unless all pixels are good [n_pix].  must: what a good pixel is."""
+        """Refuse a spectrum unless `good` [n_pix] is all true.  must: what a good pixel is."""
         i = np.argmin(good)
         need(good[i], INPUT, f"its {what} in arm {arm.name} is {flux[i]:g} at "
              f"{arm.wave_aa[i]:.6g} A; it must be {must}")
@@ -410,7 +410,7 @@ class Job:
             for n, (i, why) in enumerate(zip(todo, results), len(models) - len(todo) + 1):
                 lock.keep()
                 self.writer.put("models/why", i, why)
-                self.writer.put("models/status", i, BAD if why else GOOD)  # last: all is written
+                self.writer.put("models/status", i, BAD if why else GOOD)  # comes last
                 n_bad += bool(why)
                 progress.update(n, n_bad)
                 if n < len(models) and stop.asked():

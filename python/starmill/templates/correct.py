@@ -61,7 +61,7 @@ def label_errors(options, library):
     if not options.label_errors:
         return np.array([label.scale for label in library.label])
     errors = np.array(numbers("label-errors", options.label_errors, library.n_label))
-    need((errors > 0).all(), USAGE, f"--label-errors {options.label_errors}: one is not above 0")
+    need((errors > 0).all(), USAGE, f"--label-errors {options.label_errors}: all must be above 0")
     return errors
 
 
@@ -113,7 +113,7 @@ def make_true(library, arm, found, x, noise2, published):
                            1e-3 * label.scale, 10 * label.scale, 30)
                 for k, label in enumerate(library.label)]
 
-    # the difference of two halves has four times the variance of the whole, so twice the floor
+    # the difference of two halves has twice the error of a fit to the whole, so twice the floor
     by_turns = floors(d, error, 2)
     known = np.isfinite(published).any(axis=0)
     d, error = estimates(arm.error.correlation, 1)
@@ -160,8 +160,8 @@ def describe(arm, label, found, learned, change, rest):
 
 
 def take_out(library, i_arm, found, how, kind):
-    """Correct an arm in two rounds.  found: its Calibrators; how: arguments of correction.compare;
-    kind: those of correction.learn.  Return the Correction, with the coefficients of round two."""
+    """Correct an arm in two rounds.  found: the arm's Calibrators; how, kind: further arguments of
+    correction.compare and correction.learn.  Return the Correction with round two's coef."""
     learned = correction.learn(found, *kind)
     correction.apply(library, i_arm, found, learned)
     # a second round corrects what the emulator did not reproduce
@@ -208,7 +208,7 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     rest = correction.left_out(found, *kind)  # each by a correction learned without it
     learned = take_out(library, i_arm, found, how, kind)
     change = found.x - correction.compare(library, i_arm, *how, found.slope).x
-    after = np.where(found.measures > 0.5, rest, found.x)  # where not corrected: as before
+    after = np.where(found.measures > 0.5, rest, found.x)  # residuals before, where not corrected
     # remove errors of the given labels, but not their trend, which may be the templates' error
     shift = correction.without_trend(found.shifts(after), emulate.monomials(found.mapped, 1))
     facts = measure_error(arm, found, found.at_shifts(after, shift), options.components,

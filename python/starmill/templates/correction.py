@@ -23,14 +23,14 @@ CORRELATED = 30  # neighbouring residuals that count as one, since they are corr
 BEYOND = 0.3  # |ln(spectrum / template)| is clipped here: no star differs by more
 CLIP = 4  # residuals of a pixel are clipped at this many robust standard deviations
 DEGREES, RIDGES = (1, 2, 3), (1e-3, 1e-2, 1e-1)  # to choose from by cross-validation
-N_FOLD, THIN = 5, 6  # folds, and only every sixth pixel, for that choice
+N_FOLD, THIN = 5, 6  # cross-validation: folds; it uses every sixth pixel
 ROUNDS = 3  # alternations between coefficients and the calibrators' labels
 ROBUST = 1.5  # larger residuals, in robust deviations, count less
 # The correction is full where the fifth nearest calibrator is nearer than REACH, and 0 where this
 # calibrator is farther than FAR * REACH. Distances are in errors of the labels.
 REACH, FAR = 5, 2.5
 N_INSIDE, N_NEAR = 8000, 16000  # labels at which an emulator is fitted to the polynomials
-FREE = 10  # errors of benchmark stars' labels by which their spectra may move them
+FREE = 10  # a benchmark star's spectrum may move its labels by this many of their errors
 LEAST_BENCHMARK = 12  # stars that set the scale of a label
 LSQ_RIDGE, THROUGH = 1e-6, 1e-8  # ridges: of network inputs; of functions through values
 
@@ -100,13 +100,13 @@ class Calibrators:
 
 
 def compare(library, i_arm, spectra, sigma_aa, kernel_aa, n_continuum, measures, size, slope=None):
-    """Return the Calibrators of an arm.
+    """Compare spectra with an arm's templates; return Calibrators, whose x are the residuals.
 
     sigma_aa   sigma (A) of the spectra's line-spread function
     kernel_aa  sigma (A) that convolves templates to the spectra's resolution
-    measures   function of wavelength: share (0 to 1) of the correction that is applied
+    measures   function that gives, at wavelengths, the share (0 to 1) of the correction to apply
     size       [n_label] errors of the spectra's labels
-    slope      Calibrators.slope, if known from earlier Calibrators of these spectra; None: compute
+    slope      Calibrators.slope of an earlier comparison of these spectra; None: compute it
     """
     arm = library.arm[i_arm]
     x, level = residuals_of(library, i_arm, spectra, kernel_aa)
@@ -180,15 +180,15 @@ def clipped(x, known):
 @dataclass
 class Correction:
     """ln(corrected / template) = terms @ coef, near the calibrators."""
-    use: list  # indices of the labels of which it is a function
+    use: list  # indices of the labels on which it depends
     degree: int
     ridge: float
     coef: np.ndarray  # [n_term, n_pix]
     shift: np.ndarray  # [n, n_label] of the calibrators' labels
 
     def terms(self, mapped):
-        """Return the monomials [n, n_term].  From degree 2 on, the first label (Teff) has one
-        degree more, since molecular bands grow fast towards the coolest stars."""
+        """Return the monomials [n, n_term] up to self.degree; from degree 2 on also Teff^degree
+        times each label (Teff is the first), as molecular bands grow fast towards cool stars."""
         x = mapped[:, self.use]
         further = x[:, :1] ** self.degree * x if self.degree > 1 else x[:, :0]
         return np.hstack([emulate.monomials(x, self.degree), further])
@@ -235,7 +235,7 @@ def linear(terms, y, error=None):
 
 
 def without_trend(shift, terms):
-    """Return shifts [n, n_label] of labels without their trend with the labels (robust fit)."""
+    """Return label shifts [n, n_label] less their trend, a robust fit by terms [n, n_term]."""
     return np.stack([linear(terms, one)[1] for one in shift.T], axis=1)
 
 
@@ -299,7 +299,7 @@ def scale_of(stars, use, label):
         n = known.sum()
         if n < LEAST_BENCHMARK:
             continue
-        # data: terms, shifts and errors of shifts, for the n stars and then the slopes' priors
+        # data: terms, shifts and errors of shifts; rows of the n stars, then of the slopes' priors
         data = (np.vstack([emulate.monomials(mapped[known], 1), slopes]),
                 np.append(shift[known, k], zeros),
                 np.append(np.hypot(stars.errors[known, k], stars.scale[k]), zeros + stars.scale[k]))
@@ -319,7 +319,7 @@ def scale_of(stars, use, label):
 
 
 def nearby(calibrators, use, mapped):
-    """Return 1 at mapped labels with calibrators around, and smoothly 0 far from them."""
+    """Return 1 at mapped labels with five calibrators near; fall smoothly to 0 far from these."""
     reach = calibrators.reach[use]
     tree = cKDTree(calibrators.mapped[:, use] / reach)
     distance = tree.query(mapped[:, use] / reach, k=[min(5, tree.n)])[0][:, 0]
@@ -354,15 +354,16 @@ def into_network(library, emulator, calibrators, values_at, by_term):
     size = np.sqrt((inputs**2).mean(axis=0))
     scaled, value = inputs / size, values_at(mapped)
     normal = scaled.T @ scaled + LSQ_RIDGE * len(mapped) * np.eye(len(size))
-    share = np.linalg.solve(normal, scaled.T @ value) / size[:, None]  # terms by the inputs
+    share = np.linalg.solve(normal, scaled.T @ value) / size[:, None]  # weights of inputs in terms
     change = share @ by_term
     emulator.weight[-1] = (emulator.weight[-1] + change[:-1].T).astype("f4")
     emulator.bias[-1] = (emulator.bias[-1] + change[-1]).astype("f4")
 
 
 def into_functions(emulator, values_at, by_term):
-    """Add the correction (as in into_network) to radial functions or splines.  Each term becomes a
-    component, whose score interpolates values_at and whose pattern is a row of by_term."""
+    """Add the correction, values_at(mapped labels) @ by_term (see into_network), to an emulator of
+    radial functions or splines.  Each of the n_term terms becomes a component: a function of the
+    labels that interpolates values_at, times a row of by_term."""
     front = emulator.front
     if isinstance(front, SplineGrid):
         node = [np.array([knot[i + 1:i + 1 + front.degree].mean() for i in range(n)])

@@ -162,7 +162,7 @@ def add_labels(library, floors):
         label = Label(card.lower(), card, "dex", std=0.25, scale=0.1, floor=float(floor),
                       min=low + alpha.min * from_alpha[0], max=high + alpha.max * from_alpha[1])
         facets = [[-1, 0, alpha.map(alpha.min)], [1, 0, -alpha.map(alpha.max)]]
-        # sign (label - [alpha/Fe] * follows - limit) <= 0, as a facet in mapped values of both
+        # the facet sign * (label - [alpha/Fe] * follows - limit) <= 0, in mapped values of both
         for sign, limit, follows in zip((-1, 1), (low, high), from_alpha):
             facet = sign * np.array([-alpha.std * follows, label.std,
                                      -alpha.mean * follows - limit])
@@ -191,7 +191,8 @@ def join(library, parts, values):
         shift[k] += label[N_FOUR + k].mean - alpha.mean * element[3]
     weight[0] = np.vstack([np.pad(weight[0], ((0, 0), (0, n_element))), rows])
     bias[0] = np.append(bias[0], shift)
-    # layer 1: SMALL times a + q, -a - q, a - q, -a + q.  q: a part's factor, from layer 0's units
+    # layer 1 has four units for each part: SiLU of SMALL (a + q), -SMALL (a + q), SMALL (a - q) and
+    # -SMALL (a - q).  q is the part's factor, fitted by a linear function of layer 0's units.
     design = np.column_stack([unit, np.ones(len(unit))])
     score = np.column_stack([part[1] for part in parts])
     coef = np.linalg.solve(design.T @ design + 1e-6 * np.eye(design.shape[1]), design.T @ score).T

@@ -45,7 +45,8 @@ def main(options):
 
 
 def check_options(options, paths):
-    """Return the arm names and sigmas (A) that the options give; None: as the file says."""
+    """Return for each file the arm's name and the templates' sigma (A) from the options.  None:
+    the file's own name or sigma applies; sigma -1: templates have the instrument's resolution."""
     names = options.arm_names or [None] * len(paths)
     need(len(names) == len(paths), USAGE,
          f"--arm-names gives {len(names)} names for {len(paths)} files")

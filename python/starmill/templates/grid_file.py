@@ -163,8 +163,8 @@ class Models:
 
 
 def create(path, label_names, models, arms, parts, settings, generator):
-    """Create the file with room for all spectra.  arms: [(Arm, sigma [n_pix])], where a constant
-    sigma is None.  parts: names of the spectra, "flux" or "flux" and "continuum"."""
+    """Create the file with room for all spectra.  arms: [(Arm, sigma [n_pix])]; the sigma
+    is None if the Arm has a constant one.  parts: the names "flux", or "flux" and "continuum"."""
     n_byte = len(models) * (NAME + WHY + 9 + models.label[0].nbytes + len(parts) * sum(
         4 * arm.n_pix for arm, _ in arms)) + (1 << 16)
     need(len(settings.encode()) <= MAX_SETTINGS, INPUT, "the settings are too long")

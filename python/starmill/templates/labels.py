@@ -115,8 +115,8 @@ def fill_range(library, low, high, n_guess):
 
 
 def spread(library, values, n_guess):
-    """Set library.guess_label to up to n_guess of values [n][n_label]: the central model's labels,
-    then each time the farthest model's.  Return the mask [n] of models outside the hulls."""
+    """Set library.guess_label to up to n_guess rows of values [n][n_label]: the central model,
+    then each time the farthest from those taken.  Return a mask [n] of models outside the hulls."""
     mapped = library.map(values)
     outside = ~inside_hulls(library, values)
     need(not outside.all(), INPUT, "no spectrum has labels inside the hulls; give more spectra")

@@ -39,7 +39,7 @@ def seal(library, path, program=None):
         if library.report is not None:
             _attributes(file, report=library.report)
     library.hash = check(path, image.getbuffer())
-    # put the hash in the place of NO_HASH: attributes are near the file's start
+    # overwrite NO_HASH by the hash; attributes lie in the first 64 KiB of the file
     image.seek(image.getbuffer()[:1 << 16].tobytes().index(NO_HASH.encode()))
     image.write(library.hash.encode())
     return image.getbuffer()

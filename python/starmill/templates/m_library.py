@@ -43,8 +43,8 @@ def lowest(values, step):
 
 
 def relative_velocities(flat, near, ln_wave):
-    """Return the velocities [n] (km/s) of spectra flat [n, n_pix], which are ln flux without
-    continuum.  Each is relative to the mean of the others with the weights near [n, n]."""
+    """Return the velocity [n] (km/s) of each spectrum i relative to a mean in which spectrum j
+    has the weight near[i, j].  flat [n, n_pix]: ln flux without continuum."""
     wave, v = np.exp(ln_wave), np.zeros(len(flat))
     use = np.any([(wave > low) & (wave < high) for low, high in RANGES_AA], axis=0)
     shifted = ln_wave[use] - np.arange(-80, 81, 4)[:, None] / C_KM_S

@@ -14,7 +14,7 @@ from starmill.wavelength import C_KM_S
 
 ALL_SN = (20, 100)  # S/N per pixel at which the spectra are fitted
 MAX_SPECTRA = 1000  # all are held in memory, with their errors
-MAX_FITS = 200  # most of these spectra that are fitted, evenly spaced
+MAX_FITS = 200  # most spectra that are fitted; they are evenly spaced
 N_WORST = 5
 BLOCK = 64  # spectra emulated at once
 MAX_SHIFT = 6  # pixels a template may move; fits leave out as many at each end of an arm
@@ -176,7 +176,7 @@ def report(library, models, n_component, how):
 
 @contextlib.contextmanager
 def reporting(is_needed=False):
-    """Print why the context made no report, but raise the Failure if the report is needed."""
+    """Print why the with block made no report, but raise its Failure if the report is needed."""
     try:
         yield
     except Failure as failure:

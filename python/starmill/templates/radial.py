@@ -46,7 +46,7 @@ class RadialFit:
         self._choose(projected, np.atleast_1d(smooth), tolerance)
         gamma = self._basis @ (projected / (self._eigen[:, None] + self.smooth))
         beta = self._pole.T @ value - self._pole_k.T @ gamma
-        self.coef = np.concatenate([root * gamma, beta])  # of |x|^3, of the polynomial
+        self.coef = np.concatenate([root * gamma, beta])  # of |x|^3, then of the polynomial
         self.residual = self.smooth * gamma / root
         self.left_out /= root
 
@@ -65,12 +65,13 @@ class RadialFit:
                       "from the others: leave labels out or add points")
 
     def _decompose(self, u, root, degree):
-        """Set what depends on points and weights only, with m polynomials and root = sqrt(weight).
+        """Set what depends on points and weights only; root = sqrt(weight), m: number of monomials.
 
-        _basis [n, n - m], _eigen  eigenvectors and eigenvalues of the kernel K, projected to be
-                                   orthogonal to the polynomials
-        _pole, _pole_k [n, m]      for value and c of RadialFit the polynomials' coefficients are
-                                   _pole.T @ (root * value) - _pole_k.T @ (c / root)
+        _basis [n, n - m]      eigenvectors of the weighted kernel root K root in the space
+                               orthogonal to the weighted monomials
+        _eigen [n - m]         their eigenvalues
+        _pole, _pole_k [n, m]  they give the monomials' coefficients from value and c of RadialFit:
+                               _pole.T @ (root * value) - _pole_k.T @ (c / root)
         """
         qr, tau = self._factor(u, root, degree)
         n, m = qr.shape

@@ -248,7 +248,7 @@ def measure_error(recipe, args, bare, out):
 
 def join(recipe, args, path):
     """Shift the labels of the hot-star library at `path` to agree with --base.  The shift is the
-    median difference of both libraries' fits of MILES stars; it fades above --base's Teff."""
+    median difference of both libraries' fits of MILES stars; it fades above the Teff of --base."""
     hot, cool = (library_file.read(p) for p in (path, args.base))
     teff, end = hot.label[0], cool.label[0].max
     wave, flux, labels = read_miles(args.miles)

@@ -57,7 +57,7 @@ class ArmCut:
         self._wave, self._n_sub = None, 0
 
     def prepare(self, wave):
-        """Prepare for spectra at ascending wavelengths (A); do nothing for the array used last."""
+        """Prepare for ascending wavelengths (A); do nothing if wave is the last call's array."""
         if wave is self._wave:
             return
         need(len(wave) >= 4 and wave[0] <= self.min_aa and wave[-1] >= self.max_aa, INPUT,
@@ -103,7 +103,7 @@ class ArmCut:
             x = self._fine[column[part]]
             low, high = ((x - edge[row]) / (np.sqrt(2) * self.kernel[row])
                          for edge in (self.edge[:-1], self.edge[1:]))
-            # differences of small tails keep their digits; a step's length is proportional to x
+            # erfc is small here, so the difference keeps its digits; x turns d ln x into dx
             weight[part] = x * np.where(low < 0, erfc(-low) - erfc(-high), erfc(high) - erfc(low))
         weight /= np.repeat(np.add.reduceat(weight, at[:-1]), n)
         self._weights = csr_matrix((weight, column, at), shape=(self.n_pix, len(self._fine)))
@@ -120,7 +120,7 @@ class ArmCut:
         x, y, lost = x[part], y[part], lost[part]  # without bad samples at the ends
         bad = lost | (~(y > 0) & (x >= self.edge[0]) & (x <= self.edge[-1]))
         i = np.argmax(bad)
-        need(not bad[i], INPUT, f"its flux is {y[i]:g} at {x[i]:.7g} A")
+        need(not bad[i], INPUT, f"its flux is {y[i]:g} at {x[i]:.7g} A, expected above 0")
         spline = CubicSpline(x, y, bc_type="natural")
         if self.kernel is None:
             return np.diff(spline.antiderivative()(self.edge)) / np.diff(self.edge)

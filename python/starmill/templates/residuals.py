@@ -22,7 +22,7 @@ class Facts:
     n: int  # spectra
     rms: float  # of the residuals, relative to the flux, without continuum and noise
     left: float  # fraction of the variance that is outside the components
-    correlation_aa: float  # correlation length of the rest, at the middle of the arm
+    correlation_aa: float  # correlation length of the error outside the components, mid-arm
 
 
 def continuum(x, n):
@@ -89,7 +89,7 @@ def take_components(x, q, noise2, scale):
     scaled = x * scale
     value, vector = eigh(scaled @ scaled.T, subset_by_index=[n - max(q, 1), n - 1],
                          check_finite=False)
-    value = value[::-1] - noise2 * (scale @ scale)  # without the part of the noise
+    value = value[::-1] - noise2 * (scale @ scale)  # less the contribution of noise
     q = min(q, int((value > 0).sum()))
     pattern = vector[:, ::-1].T[:q] @ scaled
     pattern /= np.linalg.norm(pattern, axis=1, keepdims=True)
@@ -116,7 +116,7 @@ def fill_fraction(fraction, error2, n_known):
 
 
 def measure_correlation(x, fraction, free):
-    """Return 1 + 2 x the sum of the correlations at lags 1, 2, ... before the first not above 0."""
+    """Return 1 + twice the sum of correlations at lags 1, 2, ... before the first not above 0."""
     zero, correlation = (fraction**2).sum(), 1.0
     for lag in range(1, min(MAX_LAG + 1, x.shape[1]) if zero > 0 else 1):
         rho = np.einsum("ij,ij", x[:, :-lag], x[:, lag:]) / free / zero

@@ -15,7 +15,7 @@ from starmill.cli.basics import check_packages, need, warn
 from starmill.templates.emulate import silu
 
 FILE = re.compile(r"interp_(.+)\.h5")
-N_CHECK = 12  # rows of check values: half at training labels, half around and outside
+N_CHECK = 12  # rows of check values: half at training labels, half in a wider range
 BN_EPSILON = 1e-5  # added to variances by torch's batch normalisation
 TRAIN_AGAIN = ("make a library of the spectra that it was made of by `starmill library build` and "
                "`starmill library train` (docs/use/libraries.md)")
@@ -116,7 +116,7 @@ def read_weights(path):
 
 
 def find_layers(net, state):
-    """Return (weight, bias, arrays of the batch normalisation after SiLU or None) of each layer."""
+    """Return (weight, bias, norm) of each layer; norm: batch normalisation after SiLU, or None."""
     left = dict(state)
 
     def take(name):
@@ -148,8 +148,8 @@ def find_layers(net, state):
 
 
 def fold(layers):
-    """Return (weight, bias) of each layer of an equal network without batch normalisation.  A layer
-    takes over the factors and addends that act on its inputs, the outputs of SiLU."""
+    """Return (weight, bias) of each layer of an equivalent network without batch normalisation,
+    whose factors and addends act on outputs of SiLU: the next layer takes them over."""
     folded, factor, addend = [], 1.0, 0.0
     for weight, bias, norm in layers:
         weight = weight.astype(float)
@@ -170,7 +170,7 @@ def map_labels(net, labels):
 
 
 def check_labels(net):
-    """Return labels for check values: some of training, and some up to 1.3 times their range."""
+    """Return labels for check values: half from training, half from a range 1.3 times as wide."""
     inner = net.points[np.linspace(0, len(net.points) - 1, N_CHECK // 2).astype(int)]
     middle = (net.points.min(0) + net.points.max(0)) / 2
     other = np.random.default_rng(1).permuted(inner, axis=0)  # shuffle each label separately

@@ -19,7 +19,7 @@ CHANCE = 3.3  # of Tracy and Widom's distribution: noise exceeds it once in 1000
 SMOOTH = 101  # pixels; components are smoothed except lines above LEAST_SIGMA of their noise
 LEAST_SIGMA = 3
 N_FILL = 5  # rounds that fill masked pixels by the components
-OUTLIER = 5.0  # times the median chi-square: above, a fibre is on an object and left out
+OUTLIER = 5.0  # times the median chi-square: a fibre above it sees an object and is left out
 
 
 def read(paths):

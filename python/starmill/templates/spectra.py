@@ -35,12 +35,12 @@ N_REWEIGHT = N_FILL = 3
 N_NEIGHBOUR = 40  # a residual is compared with the residuals of this many spectra of similar labels
 TOLERANCE = 1.0  # standard errors (RadialFit): the one-standard-error rule
 STIFF = 1e8  # smoothing so large that only the polynomial remains
-LEAST_SMOOTHING = 1e-4  # if given: less cannot average spectra of equal labels
+LEAST_SMOOTHING = 1e-4  # least --smoothing that can average spectra of equal labels
 # ratio of a spectrum's residual to the median residual of spectra with similar labels: above DOUBT
 # the spectrum gets the weight (DOUBT / ratio)^2, above REJECT it is not used
 DOUBT, REJECT = 1.5, 5.0
 MAX_ALIGN = 4  # most rounds of aligning to the mean, polynomials and radial functions each
-FAST = 20.0  # km/s: if velocities scatter by more, polynomials would follow them: begin by the mean
+FAST = 20.0  # km/s; if velocities scatter by more, polynomials would follow them: begin by the mean
 MAX_VELOCITY, SMALL_CHANGE = 600.0, 0.2  # km/s: search +-600; stop when changes scatter by less
 
 
@@ -138,7 +138,7 @@ class Grid:
         return np.log(np.where(gap, 1, value)), gap
 
     def _flatten(self, y, gap):
-        """Subtract from each row of y [n, n_pix] its continuum, fitted outside gaps, and median."""
+        """Subtract from rows of y [n, n_pix] their continuum (fitted outside gaps) and median."""
         whole = ~gap.any(axis=1)
         flat = y[whole]
         flat -= (flat @ self.basis.T) @ self.basis
@@ -223,7 +223,7 @@ class Functions:
         self._fit_scores()
         rows = self.gap.any(axis=1)
         for _ in range(N_FILL if rows.any() else 0):
-            # a round's changes are at most the last round's times the fraction of pixels in gaps
+            # changes are at most the previous round's times the fraction of pixels in gaps
             smooth = self.mean + (self.score - self.fit.residual)[rows] @ self.pattern
             self.y[rows] = np.where(self.gap[rows], smooth, self.y[rows])
             self._find_components()
@@ -258,7 +258,7 @@ class Functions:
         residual is the geometric mean of the residuals in fits with and without the spectrum."""
         square = np.abs(self.fit.left_out * self.fit.residual).sum(axis=1) / self.y.shape[1]
         residual = np.sqrt(square + self.lost)
-        # a divisor of 1e-4 or more: no ratio is large if all spectra fit up to rounding errors
+        # the divisor is at least 1e-4: if all spectra fit up to rounding errors, no ratio is large
         return residual / np.maximum(np.median(residual[near], axis=1), 1e-4)
 
     def _reject(self, ratio):
@@ -298,7 +298,7 @@ def find_velocities(y, good, model, ln_step):
     most = min(int(np.ceil(MAX_VELOCITY / (C_KM_S * ln_step))), n_pix // 8)
     model = model[:, most:n_pix - most]  # all shifts compare the same pixels of the model
     y, square, count = np.where(good, y, 0), model**2, good.astype(float)
-    before = np.pad(np.cumsum(y**2, axis=1), ((0, 0), (1, 0)))  # all pixels before
+    before = np.pad(np.cumsum(y**2, axis=1), ((0, 0), (1, 0)))  # sums up to each pixel
     misfit = np.empty((2 * most + 1, n))
     for i in range(2 * most + 1):
         part = slice(i, i + model.shape[1])
@@ -362,8 +362,8 @@ def build(settings, spectra):
     twins = rows[n[same.ravel()] > 1]
     if len(twins):
         need(not 0 < (settings.smoothing or 0) < LEAST_SMOOTHING, INPUT,
-             "with so small a --smoothing no spectra may have the labels of another (does "
-             f"--labels lack one?): {rows_text(spectra.names, twins)}")
+             "with so small a --smoothing no two spectra may have equal labels (does --labels "
+             f"lack a label?): {rows_text(spectra.names, twins)}")
     library, outside = functions.library(grid.arm)
     facts = None
     if settings.model_error is not None:
@@ -380,7 +380,7 @@ def leave_out(made, names, part, seed):
     functions, arm = made.functions, made.library.arm[0]
     values = functions.values
     between = (values > values.min(axis=0)) & (values < values.max(axis=0))
-    fits = (between | ~between.any(axis=0)).all(axis=1)  # no label of two values counts
+    fits = (between | ~between.any(axis=0)).all(axis=1)  # labels of two values do not count
     order = np.random.default_rng(seed).permutation(len(values))
     out = np.zeros(len(values), bool)
     out[order[fits[order]][:min(int(part * len(values) + 0.5), MAX_SPECTRA)]] = True

@@ -28,7 +28,7 @@ MAX_MODEL = 1 << 24  # most spectra of one file
 NAME = 64  # bytes of a name in a grid file, final zero included
 NOT_FLUX = sum((names for kind, names in NAMES.items() if kind != "flux"), ())  # of images
 N_WARNED = 20  # spectra left out that are named; further ones are only counted
-MORE = 1.2  # spectra with so many times the pixels of the first one lose some of them
+MORE = 1.2  # a spectrum with over this times the pixels of the first one loses pixels
 
 
 @dataclass

@@ -133,7 +133,7 @@ def column_numbers(path, hdus, i, name):
         raise Failure(INPUT, f"{where(path, hdus, i)}: column {name} must hold numbers")
     column = hdu.columns[[c.upper() for c in hdu.columns.names].index(name.upper())]
     raw, out = hdu.data.view(np.ndarray)[column.name], values.astype(float)
-    if column.null is not None and raw.dtype.kind in "iu":  # TNULL is before TSCAL and TZERO
+    if column.null is not None and raw.dtype.kind in "iu":  # TNULL is a value before TSCAL
         out[raw == column.null] = np.nan
     return out
 
@@ -196,7 +196,7 @@ def to_vacuum(at, header, request, wave, origin):
 
 
 def rule_of_header(path, hdus, i, request, origin):
-    """Return (first, step, is_log10) of wavelengths (A) from a header; set unit, text in origin."""
+    """Return (first, step, is_log10) of a header's wavelengths (A); set their texts in origin."""
     header, at = hdus[i].header, where(path, hdus, i)
     iraf = re.search(r"units=(\w+)", text_card(header, "WAT1_001"))
     origin.unit = request.unit or text_card(header, "CUNIT1") or (iraf[1] if iraf else "")

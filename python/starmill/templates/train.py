@@ -293,7 +293,7 @@ class Maker:
         order = np.random.default_rng(seed).permutation(len(models))
         low, high = values.min(axis=0), values.max(axis=0)
         within = (values > low) & (values < high)
-        inner = (within | ~within.any(axis=0)).all(axis=1)  # no label of two values counts
+        inner = (within | ~within.any(axis=0)).all(axis=1)  # labels of two values do not count
         lattice = None
         if self.kind != "radial":
             labels, mapped = make_labels(grid.label, values)
@@ -391,12 +391,12 @@ def name_it(library, kind, path):
 
 
 def report_left_out(options, maker, grid, models, library):
-    """Report on models left out of a second library, made from the others like this one."""
+    """Make a second library like this one without some models; report how it predicts these."""
     n = len(models)
     n_wanted = min(int(float(options.left_out or 0.1) * n + 0.5), MAX_SPECTRA)
     with reporting(options.model_error):
         out = maker.choose_left_out(grid, models, n_wanted, int(options.seed or 1))
-        need(out.any(), INPUT, f"--left-out of {n_wanted} of {n} models found none with others "
+        need(out.any(), INPUT, f"--left-out of {n_wanted} of {n} models found no model with others "
              "on all sides: give a larger --left-out, or --validation GRID.h5 instead")
         without = frame(grid)
         # fill gaps: the models left out leave empty nodes
