@@ -16,8 +16,9 @@ static_assert(MILL_ABSORBING == 3 && MILL_GRIDDED == 3 && MILL_START_SAMPLES == 
 
 /* ---- values ---- */
 
-/* Read one value into *x: a word's index, or a number.  A number is 0 or has a magnitude from
- * 1/MILL_PARTICLE_FAR to MILL_PARTICLE_FAR.  A row with min takes whole numbers, min to max. */
+/* Read one value of the key described by row into *x: a word's index, or a number.  Return 0 if it
+ * is invalid.  A number is 0 or has a magnitude from 1/MILL_PARTICLE_FAR to MILL_PARTICLE_FAR.  If
+ * row->min is not 0, the number must be whole and from min to max. */
 static int read_one(const mill_option *row, const char *text, double *x)
 {
   if (row->words) {
@@ -188,7 +189,7 @@ static int text_of(const reader *in, const yaml_node_t *node, const char *key, c
   return MILL_OK;
 }
 
-/* Read a value by its row: the list of times, values of the axes, or one value. */
+/* Read the value of the key described by row: a list of times, values of the axes, or one value. */
 static int read_value(const reader *in, const mill_option *row, const yaml_node_t *node, void *base)
 {
   int code = MILL_OK;

@@ -170,7 +170,7 @@ static int load_layer(mill_device_memory *memory, int n_thread, const mill_emula
     for (int i = 0; i < n_out; i++)
       mean[n_in] += (double)e->bias[l][i] / (double)n_out;
   }
-  /* a hidden layer's weights are float64; a CPU computes derivatives with a float32 copy, narrow */
+  /* a hidden layer's weights are float64; for derivatives a CPU uses a float32 copy, `narrow` */
   MILL_CHECK(take_panels(memory, n_thread, n_in, n_out, e->weight[l], e->bias[l], mean,
                          precision == MILL_FLOAT64 || !last, layer));
   if (!last && precision == MILL_FLOAT32 && memory->backend->kind == MILL_BACKEND_CPU) {

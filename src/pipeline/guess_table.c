@@ -57,7 +57,8 @@ static int bin_templates(const mill_library *lib, int i_arm, const mill_lanes *f
     mill_lanes_rotate(&task);
     for (int q = 0; q < MILL_LANE && g * MILL_LANE + q < lib->n_guess; q++) {
       const int t = (g * MILL_LANE + q) * n_rotation + v; /* template, in lane t % MILL_LANE */
-      /* write double by double: for v[i] = x clang stores a vector, with lanes of other threads */
+      /* Write by a pointer to double.  For an element of a vector, clang would store the whole
+       * vector and overwrite lanes that other threads fill. */
       double *mean = (double *)(bins->mean + (ptrdiff_t)(t / MILL_LANE) * n_bin) + t % MILL_LANE;
       for (int b = 0; b < n_bin; b++)
         mean[b * MILL_LANE] = sum[b].v[q / 4][q % 4] / fmax(1.0, (double)bins->count[b]);
@@ -129,7 +130,8 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
     bins->n_bin =
         (int)(bin_of(arm->ln_wave0 + (double)(n - 1) * arm->ln_step, step) - bins->bin0) + 1;
     MILL_TRY(MILL_ALLOC(bins->n_bin, &bins->count));
-    MILL_TRY(MILL_ALLOC((size_t)table->n_group * (size_t)bins->n_bin * 2, &bins->mean));
+    /* a group has two mill_lanes */
+    MILL_TRY(MILL_ALLOC(2 * (size_t)table->n_group * (size_t)bins->n_bin, &bins->mean));
     for (int i = 0; i < n; i++) {
       bin[i] = (int)(bin_of(arm->ln_wave0 + (double)i * arm->ln_step, step) - bins->bin0);
       bins->count[bin[i]]++;
@@ -168,8 +170,8 @@ mill_guess_range mill_guess_table_range(const mill_guess_table *table, const mil
   /* masked pixels at the end need no blocks */
   while (n_pix > 1 && mill_wave_masked(set, wave_aa[n_pix - 1]))
     n_pix--;
-  const int n_used = (int)(bin_of(log(wave_aa[n_pix - 1]), step) - first) + 1;
-  range.n_block = n_used < n_kept ? 1 : (n_used + n_kept - 1) / n_kept;
+  const int n_unmasked = (int)(bin_of(log(wave_aa[n_pix - 1]), step) - first) + 1;
+  range.n_block = n_unmasked < n_kept ? 1 : (n_unmasked + n_kept - 1) / n_kept;
   range.n_used = range.n_block * n_kept < range.n_bin ? range.n_block * n_kept : range.n_bin;
   return range;
 }
@@ -241,11 +243,12 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
                                 .factor = normal};
   /* all templates have data in the same bins, so they share the matrix of the normal equations */
   memset(normal, 0, sizeof normal);
-  for (int i = half; i < half + n; i++)
+  for (int i = half; i < half + n; i++) {
+    const double *f = basis + (size_t)i * (size_t)pitch;
     for (int k = 0; k < nk && mill_lanes_count(&task, i) > 0; k++)
       for (int l = 0; l <= k; l++)
-        normal[k * nk + l] += basis[(size_t)i * (size_t)pitch + (size_t)k] *
-                              basis[(size_t)i * (size_t)pitch + (size_t)l];
+        normal[k * nk + l] += f[k] * f[l];
+  }
   if (mill_cholesky(nk, normal, nk) != 0)
     return MILL_ERROR(
         MILL_ERR_RANGE,

@@ -26,8 +26,8 @@ typedef struct mill_guess_table {
   mill_guess_arm arm[MILL_MAX_ARM];
 } mill_guess_table;
 
-/** The bins of a wavelength set's pixels, and up to MILL_GUESS_MARGIN on each side.  Sets with the
- *  same range share templates. */
+/** The bins of a wavelength set's pixels, with a margin of up to MILL_GUESS_MARGIN on each side.
+ *  Sets with the same range share templates. */
 typedef struct mill_guess_range {
   int arm, n_cont;
   int n_bin, n_block; /**< bins; blocks to transform, up to the last with unmasked pixels */

@@ -9,7 +9,7 @@
 enum {
   /** Most views, which are evaluated together. */
   MOST_VIEWS = 1024,
-  /** Most velocities of a view: larger views would be too few for all threads in a short scan. */
+  /** Most velocities of a view.  With more, a short scan of velocities would leave threads idle. */
   MOST_VELOCITIES = 16
 };
 /** Memory limit of the views' velocities and answers. */
@@ -102,8 +102,8 @@ void mill_pipeline_drop(mill_pipeline *p)
 }
 
 /** Return how many of n points, from the first on, one view can evaluate together.  On a GPU return
- *  1: several velocities together would change the last bits.  Also a first point beyond the
- *  velocity limits is evaluated alone, as fits ask for no such velocity among several. */
+ *  1: several velocities together would change the last bits.  A point beyond the velocity limits
+ *  is evaluated alone, since fits never ask for such a velocity along with others. */
 static int n_alike(const mill_pipeline *p, int request, int n, const double *theta)
 {
   const size_t n_par = (size_t)p->member[0].model.n_par;
@@ -120,7 +120,7 @@ static int n_alike(const mill_pipeline *p, int request, int n, const double *the
   return k > 1 ? k : 1;
 }
 
-/** Point the host's slot to the velocities and answers of view i, point k. */
+/** Return the host's slot, whose arrays of velocities and answers begin at point k of view i. */
 static mill_slot *view_of(mill_pipeline *p, int i, int k)
 {
   const mill_held *h = &p->held;
@@ -183,8 +183,8 @@ static void take_answer(const mill_model *m, mill_slot *slot, mill_evaluation *t
   }
 }
 
-/* Evaluate n_point points in passes.  In each pass n views (copies of the star) evaluate the points
- * from `first` to before `end`. */
+/* Evaluate n_point points in passes.  In each pass n views, which are copies of the star's slot,
+ * evaluate the points [first, end). */
 int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
                       const double *theta, mill_evaluation *eval, double *penalty)
 {

@@ -40,7 +40,7 @@ static int add_library(mill_pipeline *p, const mill_library *lib, const mill_fit
   const mill_fit_settings set = mill_several_settings(settings, lib->n_label, m->label);
   MILL_CHECK(mill_device_model_check(lib, &set));
   MILL_CHECK(p->backend->open(n_thread, &seat->device));
-  p->n_lib++;
+  p->n_lib++; /* from now on mill_pipeline_destroy frees the member and closes the device */
   m->memory = (mill_device_memory){.backend = p->backend, .device = seat->device};
   MILL_CHECK(mill_guess_table_create(lib, &set, n_thread, &m->guess));
   MILL_CHECK(mill_device_model_load(lib, &set, &m->guess, n_thread, &m->memory, &m->model,

@@ -17,9 +17,9 @@ typedef struct mill_pipeline mill_pipeline;
  *  unless star->stays, the pixels; the source may change these in its next call. */
 typedef int (*mill_star_source)(void *context, mill_star **star);
 
-/** Wait until old pixels are copied: those that the source gave before the previous call of this
- *  function.  The source may then overwrite old pixels, even if star->stays, but not newer ones.
- *  MILL_ERR_BACKEND. */
+/** Wait until all pixels are copied that the source gave before the previous call of this function.
+ *  The source may then overwrite these pixels, even of a star with star->stays.  It must not yet
+ *  overwrite pixels given since that call.  MILL_ERR_BACKEND. */
 int mill_pipeline_settle(mill_pipeline *pipeline);
 
 /** Take a finished star with its result and models.  A code other than MILL_OK ends the run. */
@@ -88,7 +88,7 @@ typedef struct mill_evaluation {
 int mill_pipeline_ask(mill_pipeline *pipeline, int request, int fix_error, int n_point,
                       const double *theta, mill_evaluation *eval, double *penalty);
 
-/** Fetch the models of the held star's last MILL_REQ_MODELS (the pipeline needs want_models);
+/** Fetch the models that MILL_REQ_MODELS computed for the held star; needs want_models.
  *  mill_pipeline_model then gives a segment's model, valid until the next fetch. */
 int mill_pipeline_models(mill_pipeline *pipeline);
 void mill_pipeline_model(const mill_pipeline *pipeline, int i_segment, mill_segment_model *model);

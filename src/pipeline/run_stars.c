@@ -48,8 +48,8 @@ static int give_up(mill_pipeline *p, mill_star *star)
   return p->stream.sink(p->stream.sink_context, star);
 }
 
-/** Memory is full: the star waits, and the crew may use only half of the slots that it has filled
- *  (one of one, none of none).  If no slot of any crew holds a star, give the waiting star up. */
+/** Memory is full: the star waits.  The crew may from now on use half as many slots as it has
+ *  filled, but one if it has filled one.  If no crew holds a star, give the waiting star up. */
 static int fewer_slots(mill_pipeline *p, mill_crew *c, mill_star *star)
 {
   const int n_busy = count_busy(p, c), n_all = count_busy(p, &p->all);
@@ -122,7 +122,8 @@ static int load_next(mill_pipeline *p, mill_crew *c, int i, int *got)
   *got = star != NULL;
   if (!star)
     return MILL_OK;
-  /* work space before stars, which take the rest of the memory; no bind while rounds run */
+  /* bind before loading: it allocates work space, and stars may take all memory that is left; but
+   * not while rounds use the work space */
   if (!is_under_way(p, c))
     MILL_CHECK(mill_pipeline_bind(p, c, p->slots.bound, p->slots.n_slot));
   const double before_s = mill_thread_cpu_s();
@@ -165,8 +166,8 @@ static int has_more(mill_pipeline *p)
   return p->stream.failure.code == MILL_OK && (p->stream.more || p->stream.waiting);
 }
 
-/** Start library k's fresh stars if there are n_least or more; then run rounds over its started
- *  stars.  *n_active: number of stars in the rounds. */
+/** Start library k's fresh stars (loaded, but not started) if there are n_least or more.  Then run
+ *  rounds over its started stars.  *n_active: number of stars in the rounds. */
 static int launch_library(mill_pipeline *p, mill_crew *c, int k, int n_least, int *n_active)
 {
   const mill_backend *be = p->backend;
@@ -245,8 +246,8 @@ static int fetches(const mill_pipeline *p)
   return p->slots.want_models || p->member[0].model.set.epochs;
 }
 
-/** Copy models and epochs of the fitted stars in c->done [first, end) from the backend, unless
- *  mill_contest has kept them. */
+/** Copy models and epochs of the fitted stars in c->done [first, end) from the backend.  Skip stars
+ *  whose best fit is an earlier library's: their mill_contest has kept both (several.h). */
 static int fetch(mill_pipeline *p, const mill_crew *c, int first, int end)
 {
   int fitted[MODELS_PER_CALL], n = 0;
@@ -384,7 +385,7 @@ static int work_apart(mill_pipeline *p)
   return p->stream.failure.code == MILL_OK ? MILL_OK : mill_error_restore(&p->stream.failure);
 }
 
-/** Ready a crew for new stars: all its slots are usable again, as these may need less memory. */
+/** Ready a crew for new stars.  All its slots are usable again: new stars may need less memory. */
 static void begin_crew(const mill_pipeline *p, mill_crew *c)
 {
   c->n_usable = c->n_slot;

@@ -4,10 +4,11 @@
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 
-/** Row A has the flag HULL, row B has not.  B wins if they tie (MILL_TWO_MINIMA_GAP) or if their
- *  labels are near and B's excess (mill_fit_result) is below 1 + EDGE times A's. */
+/** If row A has the flag HULL and row B has not, B wins if they tie (MILL_TWO_MINIMA_GAP).  B also
+ *  wins if their labels are near and B's excess (mill_fit_result) is below 1 + EDGE times A's. */
 static const double EDGE = 0.25;
-/** Second choice: a library whose guess has at least this fraction of the best chi-square drop. */
+/** guess_chisq is a chi-square less a constant, so it is below 0.  A library is a second choice if
+ *  its guess_chisq is at most NEARLY times the lowest one. */
 static const double NEARLY = 0.9;
 
 /* template_sigma_aa < 0: the templates are at the instrument's resolution. */
@@ -53,7 +54,8 @@ mill_fit_settings mill_several_settings(const mill_fit_settings *first, int n_la
 static void take_row(const mill_member *member, int k, mill_fit_result *row)
 {
   const mill_library *first = member[0].lib, *own = member[k].lib;
-  const int n = first->n_label + 2, n_own = own->n_label + 2, *label = member[k].label;
+  const int n = MILL_PAR_LABEL0 + first->n_label, n_own = MILL_PAR_LABEL0 + own->n_label;
+  const int *label = member[k].label;
   int par[MILL_MAX_PAR] = {MILL_PAR_VRAD, MILL_PAR_VSINI};
   const mill_fit_result from = *row;
   const int is_fitted = from.status == MILL_STATUS_FITTED;
@@ -70,7 +72,7 @@ static void take_row(const mill_member *member, int k, mill_fit_result *row)
     row->label_flag[label[l]] = from.label_flag[l];
     row->pair_label[label[l]] = from.pair_label[l];
     row->pair_label_err[label[l]] = from.pair_label_err[l];
-    par[2 + l] = 2 + label[l];
+    par[MILL_PAR_LABEL0 + l] = MILL_PAR_LABEL0 + label[l];
   }
   for (int i = 0, j0 = 0; i < n_own; i++) /* covar: the upper triangle, row by row */
     for (int j = i; j < n_own; j++) {
@@ -79,7 +81,7 @@ static void take_row(const mill_member *member, int k, mill_fit_result *row)
     }
 }
 
-/** Do labels differ by more than the library's standard deviation?  Labels without value do not. */
+/** Does a label differ by more than the library's standard deviation?  Missing values do not. */
 static int is_far(const mill_library *lib, const double *a, const double *b)
 {
   int far = 0;
@@ -115,7 +117,7 @@ static int keep(mill_contest *c, mill_slots *slots, int i_slot)
   if (star->result->status == MILL_STATUS_FITTED && (slots->want_models || star->n_epoch > 0)) {
     MILL_CHECK(mill_slots_fetch(slots, &i_slot, 1));
     const mill_fetched kept = slots->fetched;
-    slots->fetched = c->kept;
+    slots->fetched = c->kept; /* the next fetch uses this memory */
     c->kept = kept;
   }
   c->best = *star->result;
@@ -157,7 +159,7 @@ static int second_choice(mill_contest *c, int n_lib)
   for (int k = 0; k < n_lib; k++)
     least = fmin(least, c->chisq[k]);
   c->fitted = c->tie;
-  c->tie = fmax(c->tie, NEARLY * least); /* chi-square less a constant: negative */
+  c->tie = fmax(c->tie, NEARLY * least);
   return next_library(c, n_lib, -1);
 }
 
@@ -183,7 +185,8 @@ int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next,
   if (*next < 0 && before_step_3 && best->status == MILL_STATUS_FITTED &&
       best->warn & MILL_WARN_HULL)
     *next = second_choice(c, slots->n_lib);
-  /* library 0 guesses last; if its guess is within the tie, library 0 fits in the same turn */
+  /* A library that only guesses has the limit -INFINITY; one chosen to fit has none.  Library 0
+   * guesses last, and fits in the same turn if its guess is within the tie. */
   *limit = c->is_guessing ? -INFINITY : *next == 0 ? c->tie : INFINITY;
   if (is_guess || *next >= 0) /* the next turn overwrites the slot */
     return is_best ? keep(c, slots, i_slot) : MILL_OK;

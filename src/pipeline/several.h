@@ -4,8 +4,8 @@
  *  1. All libraries guess, from the last to the first.
  *  2. The library of the best guess fits the star, and so do libraries whose guesses tie with it.
  *  3. If the best row has the warning HULL, each library whose guess is nearly the best also fits.
- *  4. The star gets the row of least mill_fit_result.excess.  If this row has HULL, the star gets
- *     a row without HULL within 25 %; if the rows' labels are far apart, the rows must also tie.
+ *  4. The star gets the row of least mill_fit_result.excess.  If this row has HULL, a row without
+ *     HULL replaces it if they tie, or if their labels are near and its excess is within 25 %.
  *  So a row depends on its star alone. */
 #pragma once
 

@@ -82,7 +82,7 @@ size_t mill_slots_bytes(const mill_slots *slots)
   return bytes;
 }
 
-/** Zero the models in new memory: all are downloaded, but dropped segments write no model. */
+/** Zero the models in new memory: unfitted segments write none, but all models are downloaded. */
 static int clear_models(const mill_slots *s, void *memory, size_t n_byte)
 {
   const mill_device_memory *m = &s->memory;
@@ -244,7 +244,8 @@ static void lay_out_star(mill_slots *s, mill_slot_entry *e, const mill_star *sta
                sizeof(mill_slot));
 }
 
-/** Reserve memory for a star and set the offsets of its parts: the same for all libraries. */
+/** Reserve memory for a star and set the offsets of its parts.  Libraries use this memory in turn.
+ *  Only the size of the device's part depends on the library; the largest size is reserved. */
 static int place_star(mill_slots *s, int i_slot, const mill_star *star)
 {
   mill_slot_entry *e = &s->entry[i_slot];
@@ -272,7 +273,7 @@ static void add_piece(mill_slots *s, void *to, const void *from, size_t bytes, i
   s->piece[s->n_piece++] = (mill_upload){to, from, bytes, stays};
 }
 
-/** Fill the mill_segments for the library whose turn it is; their arrays are laid out. */
+/** Fill the mill_segments for the library e->library, after lay_out_star has set their pointers. */
 static int fill_segments(mill_slots *s, mill_slot_entry *e)
 {
   const int k = e->library;
@@ -300,7 +301,7 @@ static int fill_segments(mill_slots *s, mill_slot_entry *e)
   return MILL_OK;
 }
 
-/** Fill the mill_slot for the library whose turn it is; its arrays are laid out. */
+/** Fill the mill_slot for the library e->library, after lay_out_star has set its pointers. */
 static void fill_slot(mill_slots *s, const mill_slot_entry *e, double limit)
 {
   mill_slot *to = &s->host;
@@ -469,8 +470,9 @@ int mill_slots_fetch(mill_slots *s, const int *i_slot, int n)
     e->star->model = s->want_models ? model : NULL;
     for (int k = 0; k < e->n_segment && s->want_models; k++, segment++) {
       float *flux = (float *)(void *)(copy + ((char *)segment->model - e->memory.at));
-      for (int p = 0; p < segment->n_pix && !segment->used; p++)
-        flux[p] = NAN;
+      if (!segment->used) /* no model was written */
+        for (int p = 0; p < segment->n_pix; p++)
+          flux[p] = NAN;
       *model++ = (mill_star_model){
           flux, mill_waveset_cache_view(s->member->waveset, e->plan[k].waveset).wave_aa};
     }

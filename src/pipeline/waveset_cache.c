@@ -264,6 +264,7 @@ static int check_waves(const mill_waveset_cache *c, int arm, int n_pix, const do
                         "arm %s: wavelength %d is %g: wavelengths must be above 0 and ascend",
                         from->name, i, wave_aa[i]);
   const double least = from->wave_aa[0], most = from->wave_aa[from->n_pix - 1];
+  /* rest wavelengths of the spectrum's ends at the velocity limits */
   const double blue = wave_aa[0] * exp(-atanh(c->set->max_vel_km_s / MILL_C_KM_S));
   const double red = wave_aa[n_pix - 1] * exp(-atanh(c->set->min_vel_km_s / MILL_C_KM_S));
   if (blue < least || red >= most)
@@ -338,7 +339,8 @@ static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double 
 }
 
 /** Fill continuum functions cont [n_cont][mill_row_pitch] at MILL_REACH_PIX pixels from `first` on.
- *  reach [2]: range [low, end) of functions k >= MILL_BROAD_CONT that exceed `least` there. */
+ *  reach [2]: range [low, end) of the functions, from MILL_BROAD_CONT on, whose absolute value
+ *  exceeds LEAST_CONT (float64: LEAST_CONT_WIDE) at one of these pixels. */
 static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const double *wave_aa,
                       int first, float *cont, unsigned char *reach)
 {
@@ -379,7 +381,7 @@ static void fill_sky(const mill_sky *sky, int n_pix, const double *wave_aa, floa
   }
 }
 
-/** Make a set in one block of backend memory, and its guess templates in another. */
+/** Make a wavelength set in one block of backend memory, and its guess templates in another. */
 static int make(mill_waveset_cache *c, entry *e)
 {
   const mill_fit_settings *set = c->set;

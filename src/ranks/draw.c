@@ -125,7 +125,7 @@ done:
   return err;
 }
 
-/* Send a request to rank 0 unless one is pending; *arrived: its answer is here. */
+/* Send a request to rank 0 unless one is pending.  *arrived: 1 if the answer has arrived. */
 static int ask(mill_draw *draw, int *arrived)
 {
   if (!draw->has_asked) {

@@ -7,11 +7,11 @@
 
 /** Records received from all ranks. */
 typedef struct mill_exchange {
-  int n;        /**< records received */
-  char *record; /**< [n] by sending rank, then in the order of the sender's list; owned */
-  /* owned; by rank: number and first index of the records sent to it, and received from it */
-  int *n_to, *to, *n_from, *from;
-  int *place; /**< [n_sent] index at which each of the caller's records was sent; owned */
+  int n;              /**< records received */
+  char *record;       /**< [n] by sending rank, then in the order of the sender's list; owned */
+  int *n_to, *to;     /**< [ranks] number and first index of the records sent to a rank; owned */
+  int *n_from, *from; /**< the same for the records received from a rank */
+  int *place;         /**< [n_sent] index at which each of the caller's records was sent; owned */
   int n_sent;
 } mill_exchange;
 

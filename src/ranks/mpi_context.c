@@ -33,7 +33,8 @@ int mill_mpi_check(int mpi_code, const char *call, const char *file, int line)
   return mill_error_set(MILL_ERR_MPI, file, line, "%.*s: %s", n_name, call, text);
 }
 
-/* Open MPI session folder of a process without a launcher, removed at its end; empty: none. */
+/* Path of the session folder made for Open MPI by make_own_folder; empty: none.  mill_mpi_end
+ * removes the folder. */
 static char own_folder[PATH_MAX];
 
 #ifdef OPEN_MPI
@@ -153,7 +154,7 @@ int mill_mpi_start(mill_mpi *mpi)
     return MILL_ERROR(MILL_ERR_MEMORY, "not enough memory to start: a rank needs %d MiB more%s",
                       LEAST_BYTES >> 20, mill_memory_limit());
 #ifdef OPEN_MPI
-  /* without a launcher Open MPI needs no daemon (isolated) and no networks (ob1): 0.4 s less */
+  /* save 0.4 s: without a launcher Open MPI needs no daemon (isolated) and no networks (ob1) */
   if (setenv("OMPI_MCA_ess_singleton_isolated", "1", 0) != 0 ||
       (!is_launched() && (setenv("OMPI_MCA_pml", "ob1", 0) != 0 || make_own_folder() != 0)))
     return MILL_ERROR(MILL_ERR_MEMORY, "no memory for an environment variable");

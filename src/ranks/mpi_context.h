@@ -59,8 +59,8 @@ int mill_mpi_agree(const mill_mpi *mpi, int code);
 int mill_mpi_rank0_first(const mill_mpi *mpi, int (*load)(void *context), void *context);
 
 /** Gather elements of size bytes from all ranks, in rank order, on every rank; the caller frees
- *  *all [*n_all] by mill_free.  Collective.  MILL_ERR_RANGE for more than INT_MAX elements, with
- *  the message "NUMBER too_many"; MILL_ERR_MEMORY, MILL_ERR_MPI. */
+ *  *all [*n_all] by mill_free.  Collective.  MILL_ERR_RANGE for more than INT_MAX elements: the
+ *  message is their number and the text too_many.  MILL_ERR_MEMORY, MILL_ERR_MPI. */
 int mill_mpi_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size_t size,
                     const char *too_many, void **all, int64_t *n_all);
 
@@ -82,5 +82,5 @@ int mill_mpi_stop_settle(mill_mpi *mpi);
  *  counts 1 / (ranks of the node that may use it).  Collective. */
 int mill_mpi_share_of_cores(const mill_mpi *mpi, int *n_thread);
 
-/** For MILL_MPI: return MILL_OK, or MILL_ERR_MPI with MPI's text for its code in the message. */
+/** The macro MILL_MPI calls this.  Return MILL_OK, or MILL_ERR_MPI with MPI's text for mpi_code. */
 int mill_mpi_check(int mpi_code, const char *call, const char *file, int line);

@@ -86,7 +86,8 @@ static int copy_plan(const mill_schedule_plan *plan, mill_schedule *s)
   return MILL_OK;
 }
 
-/* List files with wanted rows, those expensive to open first; both groups in catalog order. */
+/* List the files with wanted rows in s->order: first the files that are expensive to open, then the
+ * others, each group in catalog order.  Add up their rows and costs in s->sum. */
 static int order_files(mill_schedule *s)
 {
   MILL_OWNED int64_t *n_wanted = NULL;
@@ -166,7 +167,7 @@ static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
       MILL_CHECK(begin_chunk(s, d, at, row));
     double room = d->target - d->taken; /* cost that still fits into the chunk */
     if (d->taken > 0 && room < least && room < file->open_cost + file_left) {
-      /* the chunk would get too little of the file: end it before the file */
+      /* the chunk has room for too little of the file: end the chunk before this file */
       MILL_CHECK(begin_chunk(s, d, at, row));
       room = d->target;
     }

@@ -50,7 +50,7 @@ typedef struct mill_schedule_sum {
 } mill_schedule_sum;
 void mill_schedule_sums(const mill_schedule *schedule, mill_schedule_sum *sum);
 
-/** Rows of one file in a chunk, wanted or not; fit only the wanted rows. */
+/** Rows of one file in a chunk.  The caller fits only wanted rows (mill_schedule_wanted). */
 typedef struct mill_schedule_rows {
   int file;
   int64_t first, end; /**< [first, end) counted within the file */

@@ -30,7 +30,7 @@ static int choose(int local_rank, int may_be_none, rank_gpu *mine)
   MILL_OWNED mill_gpu_facts *all = NULL;
   MILL_CHECK(mill_gpu_look(&node, &all));
   mine->driver = node.driver;
-  /* no GPU, as the driver (12040: CUDA 12.4) is a major version older than this build: an error */
+  /* a driver (12040: CUDA 12.4) of an older major version than this build hides GPUs: an error */
   const int is_old = node.driver < node.runtime / 1000 * 1000;
   if (may_be_none && (node.driver == 0 || (node.n_gpu < 1 && !is_old)))
     return MILL_OK;
@@ -39,7 +39,7 @@ static int choose(int local_rank, int may_be_none, rank_gpu *mine)
   return MILL_OK;
 }
 
-/* Check that all GPUs are of one kind, so that results do not differ.  rank: in the whole job. */
+/* Check that all GPUs are of one kind, so that results do not differ.  rank: number in the job. */
 static int same_kind(const mill_mpi *mpi, int rank, const mill_gpu_facts *mine)
 {
   int code = MILL_OK, first_rank = rank;
@@ -214,7 +214,7 @@ static int is_worth_it(const mill_mpi *mpi, enum mill_crossover_kind kind, int64
     mill_log_warning("backend auto: the CPU: %s", mill_error_message());
     return 0;
   }
-  if (!found) {
+  if (!found) { /* line.gpu is empty without a GPU or any measurement: the CPU is then expected */
     MILL_LOG(line.gpu[0] ? MILL_LOG_INFO : MILL_LOG_DEBUG, "backend auto: the CPU, as %s", why);
     return 0;
   }

@@ -38,7 +38,7 @@ typedef struct mill_crossover_point {
  *  The sizes of points [n] ascend.  Points not measured on both CPU and GPU are skipped. */
 int64_t mill_crossover_of(int n, const mill_crossover_point *point);
 
-/** Should `--backend auto` take the GPU for work of this size?  measured NULL: no measurement. */
+/** Should `--backend auto` take the GPU for work of this size?  measured NULL (unknown): no. */
 int mill_crossover_wants_gpu(const mill_crossover *measured, int64_t size);
 
 /** Return the unit of a kind's sizes, for messages: "rows a rank". */

@@ -58,8 +58,10 @@ int mill_star_number_epochs(mill_star *star, int by_night)
   if (by_night)
     qsort(time, (size_t)n, sizeof *time, by_mjd);
   for (exposure_time *t = time; t < time + n; t++) {
-    int epoch = by_night ? -1 : find_epoch(star, t);
-    if (by_night && t > time && t->mjd - t[-1].mjd < NIGHT_GAP)
+    int epoch = -1; /* a new epoch */
+    if (!by_night)
+      epoch = find_epoch(star, t);
+    else if (t > time && t->mjd - t[-1].mjd < NIGHT_GAP)
       epoch = t[-1].epoch;
     t->epoch = epoch >= 0 ? epoch : star->n_epoch++;
     for (int i = 0; i < t->n; i++)

@@ -7,14 +7,15 @@
 #include "kernels/star/blocks/prepare.h"
 #include "src/system/order.h"
 
-/** Sharper templates are blurred on their grid to a sigma of this many pixels of the spectrum.
- *  SHARPEST_MATRIX is for a resolution matrix, whose rows undersample narrower templates. */
+/** Pixels undersample templates with a sigma below SHARPEST pixels.  Such templates are blurred to
+ *  this sigma on their own grid.  With a resolution matrix the limit is SHARPEST_MATRIX. */
 static const double SHARPEST = 0.9, SHARPEST_MATRIX = 0.6;
 /** A solver deconvolves a resolution matrix by the templates' sigma, in pixels.  If sigma varies by
  *  less than the fraction EVEN_PIXELS, one solver serves all pixels.  Else sigmas of solvers are
  *  SOLVER_STEP apart, or further apart if there would be more than MOST_SOLVERS. */
 static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
-/** Pixels examined for a segment's width; index of the tenth percentile of their sorted sigmas. */
+/** A segment's line-spread function is examined at N_LOOK pixels.  I_TENTH is the index of the
+ *  tenth percentile among their sorted sigmas. */
 enum { N_LOOK = 20, I_TENTH = 2 };
 /** A sigma below this fraction of the tenth percentile is an outlier: no blur is fitted to it. */
 static const double ODD_SIGMA = 0.9;
@@ -22,8 +23,9 @@ static const double ODD_SIGMA = 0.9;
  *  a resolution matrix (DESI's matrices shift light by less than 0.1). */
 static const double LEAST_SIGMA = 0.1, MOST_SHIFT = 0.5;
 
-/** Are pixels too coarse for a kernel of variance lack2 (pixels^2) on templates of variance have2?
- *  In pixels a wave of 0.7 cycles a pixel looks like 0.3 cycles: the kernel damps it too little. */
+/** Are pixels too coarse for templates of variance have2 (pixels^2) and a kernel of variance lack2?
+ *  Sampled at pixels, a wave of 0.7 cycles a pixel looks like one of 0.3 cycles (aliasing).  The
+ *  kernel acts on these samples, so it damps the wave too little. */
 static int is_coarse(double have2, double lack2)
 {
   const double fine = 9.67, coarse = 1.78; /* 2 (pi 0.7)^2, 2 (pi 0.3)^2 */
@@ -87,8 +89,8 @@ void mill_lsf_plan_sigma(const mill_library *lib, const mill_fit_settings *set,
     const double lack = sqrt(lack2), edge = MILL_LSF_EDGE * lack;
     const double reach = MILL_LSF_REACH * lack / mill_pixel_width(n, wave_aa, i);
     const int is_broad = reach > (double)(MILL_MAX_DIAG / 2);
-    /* too much of the kernel is lost at an end or a gap: the pixel stays NaN, but is not counted if
-     * the segment has no gap and the kernel is not too broad */
+    /* The kernel is too broad, or loses too much at an end or gap: the pixel stays NaN.  Losses at
+     * the ends of a segment without gaps are normal, so they are not counted. */
     if (is_broad || i < first + 2 || i > last - 2 || wave_aa[i] - edge < wave_aa[first] ||
         wave_aa[i] + edge > wave_aa[last]) {
       n_unusable += counts && (is_broad || last - first < n - 1);
@@ -147,7 +149,7 @@ double mill_lsf_width(const mill_fit_settings *set, const mill_raw_segment *s)
 /** Update an arm's blur_range by the sigmas of a segment, or by N_LOOK rows of its matrix.  templ:
  *  the templates' sigma, A.  Pixels that are not fitted do not set range->least, nor do sigmas
  *  below `lowest`, which are errors.  With a matrix the second smallest value counts, as one row
- *  may be wrong. */
+ *  may be wrong, and range->last_aa is 0. */
 static void look_at(const mill_fit_settings *set, const mill_raw_segment *raw, int by_matrix,
                     double templ, blur_range *range)
 {
@@ -175,8 +177,8 @@ static void look_at(const mill_fit_settings *set, const mill_raw_segment *raw, i
   range->least = fmin(least[by_matrix], range->least); /* with a matrix the second smallest */
 }
 
-/* The blur's sigma^2 is range.wanted, but at most MILL_LARGEST_BLUR * range.least (blur_range).  If
- * the splines of a thinned grid need a larger blur, its sigma^2 is `needed`. */
+/* The blur is as large as the pixels need (range.wanted).  The narrowest line-spread function sets
+ * a limit, MILL_LARGEST_BLUR * range.least, unless the splines of a thinned grid need more. */
 double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
                           const mill_star *star, int arm)
 {
@@ -200,7 +202,7 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
       needed = fmax(needed, grid * grid - templ * templ / (range.last_aa * range.last_aa));
   }
   double square = fmin(range.wanted, MILL_LARGEST_BLUR * range.least);
-  /* each blur of a matrix needs its own solvers: round, so that few values occur */
+  /* each value of the blur needs its own solvers of the matrix: round to a few values */
   const double unit = 0.125 * range.wanted;
   if (has_matrix && unit > 0.0)
     square = unit * floor(square / unit);
@@ -320,9 +322,10 @@ static int plan_solvers(int n_pix, const double *wave_aa, double templ_aa, doubl
     low = fmin(low, sigma);
     high = fmax(high, sigma);
   }
-  plan->sigma_pix = hypot(templ_aa, blur_ln * wave_aa[0]) / (wave_aa[1] - wave_aa[0]);
-  if (high - low <= EVEN_PIXELS * low) /* one solver, of the first pixel's sigma */
+  if (high - low <= EVEN_PIXELS * low) { /* one solver, of the first pixel's sigma */
+    plan->sigma_pix = hypot(templ_aa, blur_ln * wave_aa[0]) / (wave_aa[1] - wave_aa[0]);
     return 1;
+  }
   const double n_step = fmin(ceil((high - low) / SOLVER_STEP), MOST_SOLVERS - 1);
   plan->sigma_pix = low;
   plan->step_pix = (high - low) / n_step;
@@ -346,7 +349,7 @@ int mill_lsf_make_solvers(int n_diag, int n_pix, const double *wave_aa, double t
   *bytes = *n_solve * sizeof **solve + n_at * sizeof *at;
   MILL_CHECK(MILL_ALLOC(n_element, &g));
   MILL_CHECK(MILL_ALLOC(*n_solve + n_at, solve));
-  for (int i = 0; i < n; i++) /* several: of equal sum, as fits interpolate between them */
+  for (int i = 0; i < n; i++) /* fits interpolate between several solvers: normalise these */
     MILL_CHECK((n > 1 ? make_normal_solver : make_solver)(
         n_diag, plan->sigma_pix + i * plan->step_pix, g, *solve + (size_t)i * n_element));
   memcpy(*solve + *n_solve, at, n_at * sizeof *at);

@@ -46,9 +46,9 @@ int mill_lsf_is_odd(const mill_raw_segment *segment, double *sigma_aa, double *w
 /** Does the resolution matrix move light in the middle of a segment, by *shift_pix pixels? */
 int mill_lsf_is_shifting(const mill_raw_segment *segment, double *shift_pix);
 
-/** Make solvers that deconvolve a resolution matrix of n_diag diagonals by the templates' own
- *  resolution.  A solver is the inverse of one Gaussian, of the templates (sigma templ_aa, A) after
- *  their blur (sigma blur_ln, in ln wavelength).
+/** Make solvers, which remove the templates' Gaussian from a resolution matrix of n_diag diagonals.
+ *  This Gaussian is the library's (sigma templ_aa, A), broadened by the blur (sigma blur_ln, in ln
+ *  wavelength).  Its sigma in pixels varies along the segment; a solver inverts it for one sigma.
  *
  *  wave_aa [n_pix]  in   wavelengths of the segment
  *  plan             out  sigmas of the solvers; its pointers are not set

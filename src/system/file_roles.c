@@ -72,7 +72,7 @@ static int is_same(const mill_file_number *a, const mill_file_number *b)
 static int look_at(const char *path, mill_file_identity *out)
 {
   char end[MAX_PATH], folder[MAX_PATH];
-  /* too many links or too long a path: opening the file will report it */
+  /* if links cannot be followed, take the path as given: opening the file will report the fault */
   if (mill_resolve_links(path, end, sizeof end) != MILL_OK)
     snprintf(end, sizeof end, "%s", path);
   const size_t n = folder_length(end);
@@ -105,19 +105,19 @@ static int refuse_name(const char *what, const char *path, const char *option, c
                     option, written);
 }
 
-/* Refuse a file that is a written file, or whose name is reserved by a written file. */
+/* Refuse a file that the job also writes, or whose name is reserved for one that the job writes. */
 static int compare(const mill_file_roles *roles, const char *what, const char *path,
                    const mill_file_identity *file)
 {
   for (int i = 0; i < roles->n; i++) {
     const char *option = roles->written[i].option, *written = roles->written[i].path;
     const mill_file_identity *other = &roles->written[i].identity;
-    const int is_beside = is_same(&file->folder, &other->folder);
-    if (is_same(&file->file, &other->file) || (is_beside && strcmp(file->name, other->name) == 0))
+    const int in_folder = is_same(&file->folder, &other->folder);
+    if (is_same(&file->file, &other->file) || (in_folder && strcmp(file->name, other->name) == 0))
       return MILL_ERROR(MILL_ERR_USAGE,
                         "%s %s and %s %s are one file: give another name for one of them", what,
                         path, option, written);
-    if (is_beside && belongs_to(file->name, other->name))
+    if (in_folder && belongs_to(file->name, other->name))
       return refuse_name(what, path, option, written);
   }
   return MILL_OK;

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/** The key of an item and the item's index, place; mill_by_key orders equal keys by place. */
+/** An item's key and its index, `place`.  mill_by_key sorts by key, and equal keys by place. */
 typedef struct mill_keyed {
   int64_t key, place;
 } mill_keyed;

@@ -23,8 +23,8 @@ void mill_progress_start(mill_progress *progress, const char *what, int64_t n_to
   progress->shown_s = progress->is_terminal ? -INFINITY : now_s;
 }
 
-/* Update the rate: first the mean since the first call, after SMOOTH_S seconds an exponential
- * average, as rows end in bursts. */
+/* Update the rate.  It is the mean since the first call; after SMOOTH_S seconds it becomes an
+ * exponential average, since rows end in bursts. */
 static void note_rate(mill_progress *p, int64_t n_done, double now_s)
 {
   if (p->n_first < 0) {

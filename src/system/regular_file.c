@@ -50,7 +50,7 @@ int mill_regular_open(const char *path, const char *what, int code, int *fd)
                       "the path of %s",
                       path, what);
   *fd = opened;
-  opened = -1;
+  opened = -1; /* stays open for the caller */
   return MILL_OK;
 }
 
@@ -74,7 +74,7 @@ int mill_regular_stream(const char *path, const char *what, int code, FILE **str
   *stream = fdopen(fd, "r");
   if (!*stream)
     return MILL_ERROR(MILL_ERR_MEMORY, "%s: no memory to read it", path);
-  fd = -1;
+  fd = -1;      /* fclose will close it */
   char mark[3]; /* byte order mark of UTF-8, written by Windows editors */
   if (fread(mark, 1, sizeof mark, *stream) < sizeof mark || memcmp(mark, "\xef\xbb\xbf", 3) != 0)
     rewind(*stream);
@@ -121,7 +121,7 @@ int mill_check_output(const char *path, const char *option)
   struct stat status;
   const char *slash = strrchr(path, '/');
   const int n = slash && slash > path ? (int)(slash - path) : 1; /* 1: "/" or "." */
-  if (strlen(path) >= sizeof folder - 16)
+  if (strlen(path) >= sizeof folder - 16) /* 16: room for an end such as .lock or .new */
     return MILL_ERROR(MILL_ERR_USAGE, "--%s: shorten the path of %zu bytes", option, strlen(path));
   snprintf(folder, sizeof folder, "%.*s", n, slash ? path : ".");
   if (stat(folder, &status) != 0)

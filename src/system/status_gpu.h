@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** State of NVIDIA GPUs, from the driver's management library (NVML).
  *
- *  NVML is loaded when first needed: machines without a driver need none.  Thread-safe. */
+ *  NVML is loaded when first needed, so starmill runs without NVIDIA's driver.  Thread-safe. */
 #pragma once
 
 #include <stdint.h>

@@ -121,7 +121,7 @@ static void make_scale(arm *a)
   }
 }
 
-/* Rank 0: find n_component principal components; if 0, as many as leave the fraction REST. */
+/* Rank 0: find n_component principal components; if 0, the fewest that leave out at most REST. */
 static int find_components(arm *a, mill_train_statistics *s)
 {
   MILL_CHECK(mill_train_statistics_pixels(s, &a->c));
@@ -189,7 +189,8 @@ static int exchange_rows(const mill_mpi *mpi, int n_row, int n, float *row)
   return MILL_OK;
 }
 
-/* Make the targets (all models' scores) on each rank, and set a->floor.  Collective. */
+/* Make the targets, which are all models' scores, on each rank.  Set the scores' scales,
+ * a->net_scale, and the loss of what the components leave out, a->floor.  Collective. */
 static int make_scores(arm *a)
 {
   int err = MILL_OK, first, end;
@@ -231,13 +232,14 @@ static int is_kept(const arm *a)
   return bytes <= a->set->keep_gib * 1024 * 1024 * 1024;
 }
 
-/* Read all models' targets (pixels) if they fit into keep_gib; else make room for a batch. */
+/* Make the targets of a last layer that outputs pixels.  If all models' targets fit into keep_gib,
+ * read them; else allocate memory for a batch.  Fill the scales of the pixels, a->net_scale. */
 static int make_pixels(arm *a)
 {
   int model[BLOCK];
   const int kept = is_kept(a), n = a->task->n;
-  /* mill_train_solve_last reads 256 rows at a time */
-  const int wanted = a->set->net.batch > 256 ? a->set->net.batch : 256;
+  enum { SOLVE_ROWS = 256 }; /* models whose targets mill_train_solve_last reads at a time */
+  const int wanted = a->set->net.batch > SOLVE_ROWS ? a->set->net.batch : SOLVE_ROWS;
   const int n_batch = wanted < n ? wanted : n;
   const size_t n_pix = (size_t)a->c.n_pix;
   MILL_CHECK(

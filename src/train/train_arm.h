@@ -50,7 +50,7 @@ typedef struct mill_train_arm_task {
 typedef struct mill_train_arm_report {
   int n_component; /**< number of components used */
   double rest;     /**< fraction of the variance outside the components */
-  /** loss of the models left out (none: of all), at the end and before solving the last layer */
+  /** final loss, and loss before the last layer is solved; of the models left out, else of all */
   double loss, loss_unsolved;
   /** wall seconds of this call for statistics and for gradient steps */
   double statistics_s, gradient_s;

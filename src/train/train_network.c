@@ -61,7 +61,7 @@ int mill_train_gather(const mill_mpi *mpi, mill_train_state *state)
   return MILL_OK;
 }
 
-/* The team takes as many models at a time as it has room for. */
+/* The models pass through the network in batches of w->net.n_room. */
 int mill_train_hidden(const mill_train_ops *ops, const mill_train_settings *settings,
                       const mill_train_problem *problem, const float *param, int n,
                       const int *model, float *h)

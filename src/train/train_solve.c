@@ -85,7 +85,7 @@ static int add_up(const mill_train_problem *p, const float *weight, const float 
   return MILL_OK;
 }
 
-/* Replace the sum of h h^T by its eigenvectors, and turn the sum of h rest^T into their basis. */
+/* Replace q->vector, a sum of h h^T, by its eigenvectors.  q->right: q->change in their basis. */
 static int solve(normal *q)
 {
   const lapack_int info =
@@ -163,7 +163,7 @@ int mill_train_solve_last(const mill_mpi *mpi, const mill_train_ops *ops,
   /* tried: parameters under test; first: the last layer before solving */
   float *tried = NULL, *first = NULL;
   mill_train_shape_of(settings, problem->n_in, problem->n_out, &shape);
-  /* where the last layer's weights and, right after them, its biases begin in the parameters */
+  /* offsets in the parameters: of the last layer's weights, and of its biases, which follow them */
   const size_t weights = shape.weight[shape.n_layer - 1], biases = shape.bias[shape.n_layer - 1];
   const size_t n_last = shape.n_param - weights;
   int err = MILL_ALLOC(shape.n_param, &tried);

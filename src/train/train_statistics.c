@@ -72,18 +72,19 @@ static int condense(mill_train_statistics *s)
 
 /* ---- spectra that come in ---- */
 
-/* Include n_other spectra, whose rows less their mean are in s->row already: combine means and sums
- * of squares.  Unless they are the first spectra, add a row for the difference of the means. */
+/* Combine the means and sums of squares of s with those of n_other spectra.  The caller has already
+ * added these spectra to s->row, less their own mean.  Unless they are the first spectra, add a row
+ * for the difference of the means, which contributes to the covariance. */
 static void move_mean(mill_train_statistics *s, int64_t n_other, const double *mean_other,
                       const double *square_other)
 {
-  const double n = (double)s->n, m = (double)n_other, all = n + m;
+  const double n_old = (double)s->n, n_new = (double)n_other, n_all = n_old + n_new;
   double *row = s->row + (size_t)s->n_row * (size_t)s->n_pix;
-  const double weight = sqrt(n * m / all);
+  const double weight = sqrt(n_old * n_new / n_all);
   for (int p = 0; p < s->n_pix; p++) {
     const double d = mean_other[p] - s->mean[p];
-    s->mean[p] += d * m / all;
-    s->square[p] += square_other[p] + d * d * n * m / all;
+    s->mean[p] += d * n_new / n_all;
+    s->square[p] += square_other[p] + d * d * n_old * n_new / n_all;
     if (s->n > 0)
       row[p] = weight * d;
   }

@@ -39,7 +39,8 @@ typedef struct mill_train_components {
   double total;          /**< scaled variance of the spectra, summed over pixels */
 } mill_train_components;
 
-/** Fill in mean and spread, on rank 0 after mill_train_statistics_join.  Clear out in any case. */
+/** Fill in mean and spread, on rank 0 after mill_train_statistics_join.  The caller frees *out by
+ *  mill_train_components_clear, also after a failure. */
 int mill_train_statistics_pixels(mill_train_statistics *s, mill_train_components *out);
 
 /** Find the leading components, after mill_train_statistics_pixels.

@@ -53,7 +53,8 @@ int mill_train_settings_check(const mill_train_settings *s)
 double mill_train_gflop(const mill_train_shape *shape, int n_model)
 {
   double sum = 0;
-  /* operations per weight: 2 for the output, 2 for its own gradient, 2 for the input's if l > 0 */
+  /* a weight takes 2 operations for the layer's output, 2 for the weight's gradient and, except in
+   * the first layer, 2 for the gradient of the layer's input */
   for (int l = 0; l < shape->n_layer; l++)
     sum += (l == 0 ? 4.0 : 6.0) * shape->n_in[l] * shape->n_out[l];
   return 1e-9 * sum * n_model;

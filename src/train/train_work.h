@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Settings and data of a training; mill_train_team: a rank's copy of the network on a backend
+/** Settings and data of a training, and mill_train_team: a rank's copy of the network on a backend
  *  (kernels/train/train_ops.h), with room for a batch of models. */
 #pragma once
 
@@ -83,7 +83,7 @@ int mill_train_team_create(const mill_train_ops *ops, const mill_train_settings 
 void mill_train_team_destroy(mill_train_team *team); /* NULL is allowed */
 MILL_CLOSER(mill_train_team, mill_train_team_destroy)
 
-/** Use a copy of param [n_param] as parameters.  Without Adam's moments, no step is possible. */
+/** Use a copy of param [n_param] as the network's parameters, to evaluate it, not to train it. */
 int mill_train_team_bind(mill_train_team *team, const float *param);
 
 /** Fill team->rows for the models numbered in team->model [n], with or without targets. */
