@@ -272,6 +272,7 @@ enum { MILL_MAX_JOINT = 2 * MILL_MAX_PAR };
 typedef struct mill_fit_space {
   /** Gradient [n] and curvature [n][n] of F in the parameters of two stars. */
   double joint_grad[MILL_MAX_JOINT], joint[MILL_MAX_JOINT * MILL_MAX_JOINT];
+  double part[MILL_MAX_JOINT * MILL_MAX_JOINT]; /**< an epoch's part of joint (pair_errors.h) */
   double matrix[2][MILL_MAX_PAR * MILL_MAX_PAR];
   double simplex[(MILL_MAX_PAR + 1) * MILL_MAX_PAR];
   mill_active_facet facet[MILL_POLISH_MAX_FACET];

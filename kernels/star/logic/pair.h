@@ -9,6 +9,7 @@
  *  velocities belongs to which star (pair_exchange.h). */
 #pragma once
 
+#include "kernels/star/logic/pair_errors.h"
 #include "kernels/star/logic/pair_exchange.h"
 
 /** Two stars are tried if the significance of the residuals' peak is above PEAK_LEAST times the
@@ -158,8 +159,10 @@ MILL_RESUMABLE(mill_pair_try)
   mill_pair_relate(slot);
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = p->theta[0][j];
-  MILL_ASK(MILL_REQ_VALUES);
+  MILL_ASK(slot->n_epoch > 1 ? MILL_REQ_TANGENTS : MILL_REQ_VALUES);
   p->is_fitted = mill_pair_is_kept(m, slot);
+  if (p->is_fitted && slot->n_epoch > 1 && !mill_pair_epochs_errors(m, slot))
+    slot->best.warn |= MILL_WARN_BAD_HESSIAN;
   MILL_END;
 }
 
