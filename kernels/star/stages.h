@@ -203,6 +203,7 @@ typedef struct mill_pair {
   int n_scan;        /**< epochs with a known peak; later: scanned velocities of the first star */
   int n_eval, n_jac; /**< evaluations and Jacobians of the one-star fit */
   int is_again;      /**< 1: fits of the brighter star alone; their models are not stored */
+  int is_joint;      /**< 1: a turn's steps count on the epochs' velocities to follow */
   int n_again;       /**< searches so far before moving stars are fitted again */
   double peak, peak_km_s; /**< answer to MILL_REQ_PEAK: the peak's significance and velocity */
   int peak_stands;        /**< 1: the peak stands out of the correlation at other velocities */
