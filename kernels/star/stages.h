@@ -203,6 +203,7 @@ typedef struct mill_pair {
   int n_scan;        /**< epochs with a known peak; later: scanned velocities of the first star */
   int n_eval, n_jac; /**< evaluations and Jacobians of the one-star fit */
   int is_again;      /**< 1: fits of the brighter star alone; their models are not stored */
+  int is_joint;      /**< 1: a turn's steps count on the epochs' velocities to follow */
   int n_again;       /**< searches so far before moving stars are fitted again */
   double peak, peak_km_s; /**< answer to MILL_REQ_PEAK: the peak's significance and velocity */
   int peak_stands;        /**< 1: the peak stands out of the correlation at other velocities */
@@ -272,6 +273,7 @@ enum { MILL_MAX_JOINT = 2 * MILL_MAX_PAR };
 typedef struct mill_fit_space {
   /** Gradient [n] and curvature [n][n] of F in the parameters of two stars. */
   double joint_grad[MILL_MAX_JOINT], joint[MILL_MAX_JOINT * MILL_MAX_JOINT];
+  double part[MILL_MAX_JOINT * MILL_MAX_JOINT]; /**< an epoch's part of joint (pair_errors.h) */
   double matrix[2][MILL_MAX_PAR * MILL_MAX_PAR];
   double simplex[(MILL_MAX_PAR + 1) * MILL_MAX_PAR];
   mill_active_facet facet[MILL_POLISH_MAX_FACET];

@@ -399,6 +399,32 @@ class PairsWithEpochs(ProgramTest):
             tmp("visits.yaml"), *files)
         np.testing.assert_array_equal(read(tmp("large.h5"))["SB2"], EPOCHS_RATIO > 0)
 
+    def test_lines_that_are_always_blended(self):
+        """Pulls of flux ratios and of epochs without a flag are below 4.5; a fit that ends early in
+        the narrow valley of F has pulls of 5 to 30."""
+        random, ratio = np.random.default_rng(3), 0.9
+        swing = random.uniform(30, 70, (10, 1)) * np.sin(2 * np.pi * (random.uniform(0, 1, (10, 1))
+                                                                      + np.arange(4) * 0.27))
+        files = [tmp(f"blend-{k}.fits") for k in range(4)]
+        for k, path in enumerate(files):
+            pair_survey.make(path, os.environ["STARMILL"], -2.1 * swing[:, k], np.full(10, ratio), swing[:, k],
+                             1 + k, library=coarse_library(), alike=0.7, sn="200,400", vsini="1,4", seed=4)
+        put("blend.yaml", "join_by_name: true\nepochs: exposure\nbinaries: true\nmodel_error: false\n")
+        run("fit", "--library", coarse_library(), "--output", tmp("blend.h5"), "--config",
+            tmp("blend.yaml"), *files)
+        row, of = read(tmp("blend.h5")), read(tmp("blend.h5"), "epochs")
+        found = row["SB2"] == 1
+        self.assertGreater(found.sum(), 7)
+        of = {k: v.reshape(10, 4)[found] for k, v in of.items()}
+        swing, clear = swing[found], of["EPOCH_FLAG"] == 0
+        first, second = pair_survey.as_fitted(of["VRAD"], swing, -1.1 * swing)
+        turned = first[:, 0] != swing[:, 0]
+        pulls = [((row["FLUX_RATIO_R"][found] - np.where(turned, 1 / ratio, ratio))
+                  / row["FLUX_RATIO_R_ERR"][found]),
+                 ((of["VRAD"] - first) / of["VRAD_ERR"])[clear],
+                 ((of["VRAD_2"] - second) / of["VRAD_2_ERR"])[clear]]
+        self.assertLess(np.abs(np.concatenate(pulls)).max(), 4.5)
+
     def test_an_epoch_without_data_has_no_velocity(self):
         pair, off = int(np.flatnonzero(CONSTANT)[0]), 1
         for n_good in 0, 1:

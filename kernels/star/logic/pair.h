@@ -102,7 +102,7 @@ MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot
     p->ln_ratio[a] = p->is_split ? 0.0 : log(MILL_PAIR_RATIO);
   if (p->is_moving || p->is_split)
     mill_pair_sharpen(m, slot, 0);
-  p->star = p->n_turn = p->n_scan = 0;
+  p->star = p->n_turn = p->n_scan = p->is_joint = 0;
   mill_pair_epochs_settle(m, slot);
   p->trust = MILL_PAIR_TRUST;
 }
@@ -153,13 +153,19 @@ MILL_RESUMABLE(mill_pair_try)
   MILL_CALL(mill_pair_turns_run);
   if (p->is_fitted && slot->n_epoch > 1)
     MILL_CALL(mill_pair_exchanges);
+  if (p->is_fitted && slot->n_epoch > 1)
+    MILL_CALL(mill_pair_joint);
   if (!p->is_fitted) /* a single star */
     MILL_RETURN;
-  mill_pair_relate(slot);
-  for (int j = 0; j < m->n_par; j++)
-    slot->theta[j] = p->theta[0][j];
-  MILL_ASK(MILL_REQ_VALUES);
+  if (slot->n_epoch < 2) {
+    mill_pair_relate(slot);
+    for (int j = 0; j < m->n_par; j++)
+      slot->theta[j] = p->theta[0][j];
+    MILL_ASK(MILL_REQ_VALUES);
+  }
   p->is_fitted = mill_pair_is_kept(m, slot);
+  if (p->is_fitted && slot->n_epoch > 1 && !mill_pair_epochs_errors(m, slot))
+    slot->best.warn |= MILL_WARN_BAD_HESSIAN;
   MILL_END;
 }
 

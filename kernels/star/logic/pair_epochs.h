@@ -314,6 +314,15 @@ MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *
   return line;
 }
 
+/** Are an epoch's velocities free, and so well known that F is a parabola within their errors? */
+MILL_HD_CALLED static inline int mill_pair_epoch_is_free(const mill_model *m, const mill_slot *slot,
+                                                         const mill_pair_line *line, int i)
+{
+  const mill_epoch *e = &slot->epoch[i];
+  return mill_pair_has_lines(e) && fmax(e->pair_err[0], e->pair_err[1]) < slot->pair.least_apart &&
+         (!(line->slope < 0.0) || mill_pair_is_told(m, slot, i));
+}
+
 /** Compute the Newton step [2], within +-most km/s, of both velocities of an epoch; all else is
  *  fixed.  A velocity with an error above `most` stays, and is unknown. */
 MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_epoch *e)
@@ -354,8 +363,6 @@ MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mil
 {
   mill_pair *p = &slot->pair;
   const double most = 2.0 * p->least_apart;
-  /* a full step would be too far: the turn has just changed the labels */
-  const double part = p->is_moving && p->n_settle == 0 ? 0.5 : 1.0;
   if (slot->n_epoch < 2)
     return;
   /* the derivatives e->moment are at polish.at, not at the polish's end */
@@ -364,6 +371,10 @@ MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mil
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
     const double v[2] = {mill_pair_epoch_vrad(slot, i, 0), mill_pair_epoch_vrad(slot, i, 1)};
+    /* a full step would be too far if the turn's labels did not count on it */
+    const int is_late =
+        p->n_settle == 0 && !(p->is_joint && mill_pair_epoch_is_free(m, slot, &line, i));
+    const double part = p->is_moving && is_late ? 0.5 : 1.0;
     double step[2];
     if (line.slope < 0.0 && mill_pair_has_lines(e) && !mill_pair_is_told(m, slot, i))
       mill_pair_step_along(&line, v, most, step, e);

@@ -33,8 +33,8 @@ MILL_HD static inline void mill_pair_put(double *to, const double *from, int n)
     to[i] = from[i];
 }
 
-/** Record the pair, then exchange the velocities of epoch p->exchanged. */
-MILL_HD_CALLED static inline void mill_pair_exchange_begin(const mill_model *m, mill_slot *slot)
+/** Record the pair. */
+MILL_HD_CALLED static inline void mill_pair_record(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   p->was.n_turn = p->n_turn;
@@ -46,7 +46,22 @@ MILL_HD_CALLED static inline void mill_pair_exchange_begin(const mill_model *m, 
     mill_pair_put(slot->epoch[i].best, slot->epoch[i].shift, 2);
     mill_pair_put(slot->epoch[i].err_was, slot->epoch[i].pair_err, 2);
   }
-  mill_pair_epoch_exchange(slot, p->exchanged);
+}
+
+/** Go back to the recorded pair. */
+MILL_HD_CALLED static inline void mill_pair_restore(const mill_model *m, mill_slot *slot)
+{
+  mill_pair *p = &slot->pair;
+  p->is_fitted = 1;
+  p->star = 0;
+  p->f[0] = p->was.f;
+  for (int star = 0; star < 2; star++)
+    mill_pair_put(p->theta[star], p->was.theta[star], m->n_par);
+  mill_pair_put(p->ln_ratio, p->was.ln_ratio, m->n_arm);
+  for (int i = 0; i < slot->n_epoch; i++) {
+    mill_pair_put(slot->epoch[i].shift, slot->epoch[i].best, 2);
+    mill_pair_put(slot->epoch[i].pair_err, slot->epoch[i].err_was, 2);
+  }
 }
 
 /** Is F still so low that more turns may show the exchange to be right? */
@@ -69,16 +84,7 @@ MILL_HD_CALLED static inline void mill_pair_exchange_end(const mill_model *m, mi
     p->n_kept++;
     return;
   }
-  p->is_fitted = 1;
-  p->star = 0;
-  p->f[0] = p->was.f;
-  for (int star = 0; star < 2; star++)
-    mill_pair_put(p->theta[star], p->was.theta[star], m->n_par);
-  mill_pair_put(p->ln_ratio, p->was.ln_ratio, m->n_arm);
-  for (int i = 0; i < slot->n_epoch; i++) {
-    mill_pair_put(slot->epoch[i].shift, slot->epoch[i].best, 2);
-    mill_pair_put(slot->epoch[i].pair_err, slot->epoch[i].err_was, 2);
-  }
+  mill_pair_restore(m, slot);
 }
 
 /** Exchange the velocities of one epoch after the other, and keep exchanges that lower F after some
@@ -92,7 +98,8 @@ MILL_RESUMABLE(mill_pair_exchanges)
     for (p->exchanged = 0; p->exchanged < slot->n_epoch; p->exchanged++) {
       if (!mill_pair_may_exchange(m, slot, p->exchanged))
         continue;
-      mill_pair_exchange_begin(m, slot);
+      mill_pair_record(m, slot);
+      mill_pair_epoch_exchange(slot, p->exchanged);
       do {
         MILL_CALL(mill_pair_turn);
       } while (mill_pair_exchange_goes_on(slot));
@@ -110,5 +117,42 @@ MILL_RESUMABLE(mill_pair_exchanges)
   mill_pair_swap(m, slot); /* the brighter star becomes the first one */
   p->n_least = p->n_turn + 2;
   MILL_CALL(mill_pair_turns_run);
+  MILL_END;
+}
+
+/** Ask for F and its derivatives of both stars at the present velocities of the epochs. */
+MILL_RESUMABLE(mill_pair_evaluate)
+{
+  MILL_BEGIN;
+  slot->pair.star = 1; /* store its rows; then star 0's tangents are asked */
+  MILL_CALL(mill_pair_keep_rows);
+  for (int j = 0; j < m->n_par; j++)
+    slot->theta[j] = slot->pair.theta[0][j];
+  MILL_ASK(MILL_REQ_TANGENTS);
+  MILL_END;
+}
+
+/** Make turns whose steps count on the epochs' velocities to follow: where lines are blended, turns
+ *  with fixed velocities end early.  Go back if F rises. */
+MILL_RESUMABLE(mill_pair_joint)
+{
+  mill_pair *p = &slot->pair;
+  MILL_BEGIN;
+  MILL_CALL(mill_pair_evaluate);
+  mill_pair_record(m, slot);
+  p->was.f = mill_pair_f(m, slot);
+  p->is_joint = 1;
+  p->n_least = p->n_turn + 2;
+  MILL_CALL(mill_pair_turns_run);
+  if (p->is_fitted) {
+    MILL_CALL(mill_pair_evaluate);
+    if (mill_pair_f(m, slot) < p->was.f + MILL_PAIR_STAYS)
+      MILL_RETURN;
+  }
+  mill_pair_restore(m, slot);
+  p->is_joint = 0;
+  p->n_least = p->n_turn + 2; /* for the derivatives */
+  MILL_CALL(mill_pair_turns_run);
+  MILL_CALL(mill_pair_evaluate);
   MILL_END;
 }

@@ -3,22 +3,8 @@
  *  the star, the companion takes its best parameters (docs/science/numerics.md, "Two stars"). */
 #pragma once
 
+#include "kernels/star/logic/pair_errors.h"
 #include "kernels/star/logic/step.h"
-
-/** Is companion parameter k free? k counts the companion's velocity, v sin i and labels (theta),
- *  then the arms' ln(flux ratio), then the velocity offsets. */
-MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *slot,
-                                         const double *theta, int k)
-{
-  if (k >= m->n_deriv + m->n_arm)
-    return !slot->no_offset[k - m->n_deriv - m->n_arm + 1];
-  if (k >= m->n_deriv)
-    return slot->result.n_pix[k - m->n_deriv] > 0;
-  return !m->set.fixed[k] && !mill_par_at_limit(m, k, theta[k]);
-}
-
-/** Typical uncertainty of ln(flux ratio). */
-#define MILL_PAIR_SCALE 0.3
 
 /** Find the companion's best step t->delta within its hulls while the other star stays.  Write the
  *  inverse of its damped curvature in the parameters t->idx [n] to slot->space.matrix[1] [n][n].
@@ -63,6 +49,8 @@ MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot
   mill_polish_try t;
   t.facet = slot->space.facet;
   t.n_facet = t.n = 0;
+  if (p->is_joint)
+    mill_pair_eliminate(m, slot);
   p->star = 1 - p->star; /* for the companion's priors; mill_penalty adds the offsets' priors */
   for (int k = 0; k < n_other; k++) {
     /* the star's parameter j that is the companion's k; -1: k is a flux ratio */

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** Free velocities of both stars at each epoch, eliminated from F by a Schur complement.
+ *
+ *  The curvature of F (half its second derivatives) consists of blocks: A in the parameters that all
+ *  epochs share, C_i in the two velocities of epoch i, and B_i between these.  With P_i = C_i^-1 and
+ *  S = A - sum_i B_i^T P_i B_i, the covariance of the shared parameters is S^-1, and that of epoch
+ *  i's velocities P_i + (P_i B_i) S^-1 (P_i B_i)^T.  The first term holds the shared parameters
+ *  fixed: mill_epoch.pair_err after the turns. */
+#pragma once
+
+#include "kernels/star/logic/pair_epochs.h"
+
+/** Is companion parameter k free? k counts the companion's velocity, v sin i and labels (theta),
+ *  then the arms' ln(flux ratio), then the velocity offsets. */
+MILL_HD static inline int mill_pair_free(const mill_model *m, const mill_slot *slot,
+                                         const double *theta, int k)
+{
+  if (k >= m->n_deriv + m->n_arm)
+    return !slot->no_offset[k - m->n_deriv - m->n_arm + 1];
+  if (k >= m->n_deriv)
+    return slot->result.n_pix[k - m->n_deriv] > 0;
+  return !m->set.fixed[k] && !mill_par_at_limit(m, k, theta[k]);
+}
+
+/** Typical uncertainty of ln(flux ratio). */
+#define MILL_PAIR_SCALE 0.3
+
+/** Write the indices (mill_map_of) of the free parameters that all epochs share to idx, and return
+ *  their number: v sin i and labels of both stars, flux ratios, velocity offsets. */
+MILL_HD_CALLED static inline int mill_pair_shared(const mill_model *m, const mill_slot *slot,
+                                                  int *idx)
+{
+  const mill_pair *p = &slot->pair;
+  int n = 0;
+  for (int j = MILL_PAR_VRAD + 1; j < m->n_deriv; j++)
+    if (mill_pair_free(m, slot, p->theta[0], j))
+      idx[n++] = j;
+  for (int k = MILL_PAR_VRAD + 1; k < mill_pair_n(m); k++)
+    if (mill_pair_free(m, slot, p->theta[1], k))
+      idx[n++] = m->n_par + k;
+  return n;
+}
+
+/** Return the curvature of the prior of the parameter with index i.  A wide prior is added, since S
+ *  must be positive definite even if the spectra do not determine the parameter. */
+MILL_HD_CALLED static inline double mill_pair_prior(const mill_model *m, mill_slot *slot, int i)
+{
+  const int star = i >= m->n_par, k = star ? i - m->n_par : i;
+  const int is_ratio = k >= m->n_deriv && k < m->n_deriv + m->n_arm;
+  const int j = k < m->n_deriv ? k : k - m->n_arm; /* the star's parameter */
+  const double unit = is_ratio ? MILL_PAIR_SCALE : mill_par_scale(m, j);
+  double stiff = 0.0;
+  slot->pair.star = star; /* mill_prior_sigma uses its priors */
+  if (!is_ratio) {
+    (void)mill_prior_gradient(m, slot, j, slot->pair.theta[star][j], &stiff);
+    stiff += mill_prior_bend(m, slot, j, slot->pair.theta[star][j]);
+  }
+  slot->pair.star = 0;
+  return stiff + 1e-6 / (unit * unit);
+}
+
+/** Sum the gradient (g, [n_all]) and curvature (slot->space.part, [n_all][n_all]) of F over the
+ *  segments of epoch i, in the parameters of two stars (mill_map_of).  Write P_i to p: elements 00,
+ *  01, 11.  If the velocities obey the mass-ratio relation v2 = v1 slope + constant (slope < 0),
+ *  P_i = d d^T / (d^T C_i d) with d = (1, slope).  Unknown velocities have P_i = 0. */
+MILL_HD_CALLED static inline void mill_pair_epoch_blocks(const mill_model *m, mill_slot *slot,
+                                                         int i, double slope, double *g, double *p)
+{
+  const int np = m->n_par, n_all = np + mill_pair_n(m), is_free = !(slope < 0.0);
+  const double *err = slot->epoch[i].pair_err;
+  double *part = slot->space.part;
+  for (int k = 0; k < n_all * n_all; k++)
+    part[k] = 0.0;
+  for (int k = 0; k < n_all; k++)
+    g[k] = 0.0;
+  for (int s = 0; s < slot->n_segment; s++)
+    if (slot->segment[s].paired && slot->segment[s].epoch == i)
+      mill_map_add(m, &slot->segment[s], mill_answer_of(m, slot, s), n_all, g, part);
+  const int first = MILL_PAR_VRAD, second = np + MILL_PAR_VRAD;
+  const double c00 = part[first * (n_all + 1)], c01 = part[first * n_all + second];
+  const double c11 = part[second * (n_all + 1)];
+  const double det = is_free ? c00 * c11 - c01 * c01 : c00 + slope * (2.0 * c01 + slope * c11);
+  const double known = det > 0.0 && isfinite(err[0] + err[1]) ? 1.0 / det : 0.0;
+  p[0] = known * (is_free ? c11 : 1.0);
+  p[1] = known * (is_free ? -c01 : slope);
+  p[2] = known * (is_free ? c00 : slope * slope);
+}
+
+/** Return element [k][c] of P_i B_i: the rise of star k's velocity if parameter c falls by 1. */
+MILL_HD static inline double mill_pair_cross(const mill_model *m, const mill_slot *slot,
+                                             const double *p, int k, int c)
+{
+  const int np = m->n_par, n_all = np + mill_pair_n(m);
+  const double *b = slot->space.part + MILL_PAR_VRAD * n_all, *b1 = b + np * n_all;
+  return p[k] * b[c] + p[k + 1] * b1[c];
+}
+
+/** Weighted means of both stars' velocities over the epochs that are eliminated.  If the shared
+ *  parameters change by x, the means change by move - slope x; variance: for fixed x. */
+typedef struct mill_pair_mean {
+  double weight[2], move[2], variance[3]; /**< weight: sum of 1 / pair_err^2; elements 00, 01, 11 */
+  double *slope;                          /**< [2][n_all] */
+} mill_pair_mean;
+
+/** Eliminate the velocities of epoch i, with P_i = p, from slot->eval.f and slot->space's joint
+ *  gradient and curvature, and add them to the means.  VRAD does not move the epoch any more. */
+MILL_HD_CALLED static inline void mill_pair_eliminate_epoch(const mill_model *m, mill_slot *slot,
+                                                            int i, const double *g, const double *p,
+                                                            mill_pair_mean *mean)
+{
+  const int np = m->n_par, n_all = np + mill_pair_n(m);
+  const int vrad[2] = {MILL_PAR_VRAD, np + MILL_PAR_VRAD};
+  const double *part = slot->space.part, *err = slot->epoch[i].pair_err;
+  double *joint = slot->space.joint, *grad = slot->space.joint_grad;
+  const double w[2] = {1.0 / (err[0] * err[0] * mean->weight[0]),
+                       1.0 / (err[1] * err[1] * mean->weight[1])};
+  for (int k = 0; k < 3; k++)
+    mean->variance[k] += w[k / 2] * w[(k + 1) / 2] * p[k];
+  for (int k = 0; k < 2; k++) {
+    const double step = -0.5 * (p[k] * g[vrad[0]] + p[k + 1] * g[vrad[1]]);
+    mean->move[k] += w[k] * step;
+    slot->eval.f += 0.5 * g[vrad[k]] * step;
+    for (int r = 0; r < n_all; r++) {
+      const int is_velocity = r == vrad[0] || r == vrad[1];
+      const double b = part[vrad[k] * n_all + r], pb = mill_pair_cross(m, slot, p, k, r);
+      mean->slope[k * n_all + r] += is_velocity ? 0.0 : w[k] * pb;
+      grad[r] += is_velocity ? (r == vrad[k] ? -g[r] : 0.0) : 2.0 * b * step;
+      for (int c = 0; c < n_all; c++) {
+        const int is_kept = !is_velocity && c != vrad[0] && c != vrad[1];
+        const double all = k == 0 && !is_kept ? part[r * n_all + c] : 0.0; /* once for both stars */
+        joint[r * n_all + c] -= is_kept ? pb * part[vrad[k] * n_all + c] : all;
+      }
+    }
+  }
+}
+
+/** Eliminate the free epochs' velocities from slot->eval.f and slot->space's joint gradient and
+ *  curvature.  Each star's VRAD then stands for the weighted mean of its velocities. */
+MILL_HD_CALLED static inline void mill_pair_eliminate(const mill_model *m, mill_slot *slot)
+{
+  const int np = m->n_par, n_all = np + mill_pair_n(m);
+  const mill_pair_line line = mill_pair_line_of(m, slot);
+  double *g = slot->space.matrix[0], p[3];
+  mill_pair_mean mean = {{0.0, 0.0}, {0.0, 0.0}, {0.0, 0.0, 0.0}, slot->space.matrix[1]};
+  for (int i = 0; i < slot->n_epoch; i++)
+    for (int k = 0; k < 2 && mill_pair_epoch_is_free(m, slot, &line, i); k++)
+      mean.weight[k] += 1.0 / (slot->epoch[i].pair_err[k] * slot->epoch[i].pair_err[k]);
+  if (!(mean.weight[0] > 0.0))
+    return;
+  for (int c = 0; c < 2 * n_all; c++)
+    mean.slope[c] = 0.0;
+  for (int i = 0; i < slot->n_epoch; i++)
+    if (mill_pair_epoch_is_free(m, slot, &line, i)) {
+      mill_pair_epoch_blocks(m, slot, i, 0.0, g, p);
+      mill_pair_eliminate_epoch(m, slot, i, g, p, &mean);
+    }
+  /* add (slope x - move)^T variance^-1 (slope x - move); now x includes both VRAD */
+  mean.slope[MILL_PAR_VRAD] = mean.slope[n_all + np + MILL_PAR_VRAD] = 1.0;
+  const double *v = mean.variance, det = v[0] * v[2] - v[1] * v[1];
+  for (int k = 0; k < 2; k++)
+    for (int l = 0; l < 2; l++) {
+      const double inverse = (k == l ? v[2 - 2 * k] : -v[1]) / det;
+      slot->eval.f += inverse * mean.move[k] * mean.move[l];
+      for (int r = 0; r < n_all; r++) {
+        const double slope = mean.slope[l * n_all + r];
+        slot->space.joint_grad[r] -= 2.0 * inverse * mean.move[k] * slope;
+        for (int c = 0; c < n_all; c++)
+          slot->space.joint[r * n_all + c] += inverse * slope * mean.slope[k * n_all + c];
+      }
+    }
+}
+
+/** Add the second term of their variances to the errors of the epochs' velocities (pair_err).  The
+ *  last answer must be the first star's tangents at the solution.  Returns 0 if S is singular. */
+MILL_HD_CALLED static inline int mill_pair_epochs_errors(const mill_model *m, mill_slot *slot)
+{
+  const int np = m->n_par, n_all = np + mill_pair_n(m);
+  const mill_pair_line line = mill_pair_line_of(m, slot);
+  double *s = slot->space.joint, *row = slot->space.matrix[0], *g = row + MILL_MAX_JOINT;
+  int idx[MILL_MAX_JOINT];
+  const int n = mill_pair_shared(m, slot, idx);
+  for (int r = 0; r < n; r++) /* in place: no element is read after it is overwritten */
+    for (int c = 0; c < n; c++)
+      s[r * n + c] = s[idx[r] * n_all + idx[c]];
+  for (int r = 0; r < n; r++)
+    s[r * (n + 1)] += mill_pair_prior(m, slot, idx[r]);
+  for (int pass = 0; pass < 2; pass++) { /* 0: S; 1: errors */
+    if (pass == 1 && mill_cholesky(n, s, n) != 0)
+      return 0;
+    for (int i = 0; i < slot->n_epoch; i++) {
+      mill_epoch *e = &slot->epoch[i];
+      double p[3];
+      if (!mill_pair_has_lines(e))
+        continue;
+      const double slope = mill_pair_is_told(m, slot, i) ? 0.0 : line.slope;
+      mill_pair_epoch_blocks(m, slot, i, slope, g, p);
+      for (int star = 0; star < 2; star++) {
+        const double *b = slot->space.part + (star * np + MILL_PAR_VRAD) * n_all;
+        double var = e->pair_err[star] * e->pair_err[star];
+        for (int r = 0; r < n; r++)
+          row[r] = mill_pair_cross(m, slot, p, star, idx[r]);
+        if (pass == 0) {
+          for (int r = 0; r < n; r++)
+            for (int c = 0; c < n; c++)
+              s[r * n + c] -= b[idx[r]] * row[c];
+          continue;
+        }
+        mill_cholesky_forward(n, s, n, row);
+        for (int r = 0; r < n; r++)
+          var += row[r] * row[r];
+        e->pair_err[star] = sqrt(var);
+      }
+    }
+  }
+  return 1;
+}
