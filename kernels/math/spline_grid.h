@@ -121,8 +121,7 @@ MILL_BLOCK_FN void mill_block_spline_grid(mill_block *b, const mill_spline_grid 
       for (int c = 0; c < n; c++)
         sum[t][c] = 0.0;
     for (int i_line = 0; i_line < n_line; i_line++) {
-      /* product: weights of all axes but the last, multiplied.  tangent[t]: the same product, but
-       * with the slope of axis t instead of its weight */
+      /* product of all axes' weights but the last; in tangent[t] axis t has its slope instead */
       double product = 1.0, tangent[MILL_MAX_GRID_AXIS];
       size_t at = origin + (size_t)k0;
       for (int l = 0; l < last; l++) {
