@@ -104,7 +104,7 @@ def put(name, data):
 
 
 def faults(what, **more):
-    """Environment of a run with faults of disks and processes; skips without the fault shim."""
+    """Return the environment that injects faults (fault_shim.c); skip the test without the shim."""
     if not SHIM:
         raise unittest.SkipTest("the variable FAULT_SHIM does not name the library of faults")
     return {"LD_PRELOAD": SHIM, "FAULTS": what, **more}

@@ -174,7 +174,7 @@ case_no_name = leave_nothing("rename", "EIO:rename:.h5$:1:0:0", "cannot be renam
 
 
 def case_folder_is_not_shared(site, ranks):
-    # rank 1 never sees what rank 0 has made; or only after some time
+    # rank 1 never sees the file that rank 0 has made; in the second run it sees it at its 4th try
     site.run("unshared", 2, "ENOENT:open:.h5.tmp-pid:1:0:1").ends(
         4, says=["rank 1 on host", "does not see", "all hosts share"]).leaves()
     site.run("late", 2, "ENOENT:open:.h5.tmp-pid:1:3:1").ends(0)

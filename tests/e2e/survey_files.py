@@ -105,7 +105,8 @@ class Hdu:
 
 
 def packed(hdus, shift=0):
-    """A file's bytes; where each HDU and its data begin.  shift is added to heap offsets."""
+    """Return the file's bytes, and where each HDU and its data begin.  shift falsifies offsets of
+    arrays in a heap."""
     out, starts = b"", []
     for hdu in hdus:
         if not hdu.gone:
@@ -294,7 +295,8 @@ def sdss_v(s):
 
 
 def mwm(s, is_visit=False):
-    """Astra's star or visits at rest; HDU 3 is LCO, APO is empty; the stack lacks visit two."""
+    """Astra's file of one star: a coadd or three visits, at rest except visit two, which the coadd
+    lacks.  Spectra are in HDU 3 (BOSS/LCO); BOSS/APO is empty."""
     n, n_row = 6 + int(s.rng.integers(8)), 3 if is_visit else 1
     position = {k: s.rng.uniform(0, 90) for k in ("ra", "dec")}
     for i in range(n_row):

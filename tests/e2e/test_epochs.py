@@ -301,8 +301,8 @@ class Pairs(ProgramTest):
                                               0.05 * true[found])).max(), 5)
 
     def test_arms_that_differ(self):
-        """VRAD_ARMS_PVAL by its definition, and the warning if no offset explains how arms differ.
-        """
+        """VRAD_ARMS_PVAL follows its definition.  Arms with shifted wavelengths only get
+        ARMS_DIFFER if the prior's sigma of arms' velocity offsets is too small for the shift."""
         for row, sigma in (self.one, 30), (self.fit("same.h5", "false", sigma=0.01), 0.01):
             v = np.array([row[f"VRAD_{arm}"] for arm in "BRZ"])
             err = [np.hypot(row[f"VRAD_{arm}_ERR"], 3) for arm in "BRZ"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""All ranks, and a continued run, have the same rows and settings; failed rows are retried."""
+"""Fits whose ranks differ in settings, and continued fits whose rows or settings have changed."""
 
 from common import *  # noqa: F403
 

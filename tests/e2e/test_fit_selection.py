@@ -114,7 +114,7 @@ class Exposures(EndToEnd):
         arms, note = Inputs(result).star(0, Models(tmp("best-models.h5"), result).of(0))
         self.assertEqual(note, "exposure 2 of 3, the best")
         self.assertTrue(np.isnan(arms[0].flux[arms[0].bad]).any())
-        # each of the other two exposures has one good pixel more: pixel 700 is bad in this one
+        # pixel 700 is bad in the best exposure; the other two have one good pixel more each
         self.assertEqual(3 * (~arms[0].bad).sum() + 2, read(self.path)["NPIX_B"][0])
 
     def test_one_identifier_of_several_stars(self):

@@ -79,7 +79,7 @@ class FitStart(ProgramTest):
         again = self.run_fit("again.h5", "--start", first)
         self.assertSameSolution(again, self.guessed)
         self.assertEqual(np.median(again["NJAC"]), 1)
-        # one each: at the start, which expects no gain; profile; models; velocities of arms
+        # evaluations: start (a step promises no gain), velocity profile, models, velocities of arms
         self.assertEqual(np.median(again["NEVAL"]), 4)
         given = again["FIT_INFO"] & INFO_GIVEN_START > 0
         self.assertTrue(given[2:-1].all() and not given[:2].any() and not given[-1])

@@ -228,7 +228,7 @@ class Desi(Formats):
             self.assertFirst(edits, "mask", first)
 
     def test_compressed_images(self):
-        """B_MASK in Rice tiles; B_FLUX in lossless gzip tiles that do not divide the image."""
+        """Tiled images are read: Rice (B_MASK), lossless gzip (B_FLUX); tiles at edges are smaller."""
         mask = (5 * np.arange(20) % 7).astype("i4").reshape(5, 4)
         flux = (0.1 * np.arange(20)).astype("f4").reshape(5, 4)
         mask[1, 3], flux[0, 3] = -2**31, np.nan

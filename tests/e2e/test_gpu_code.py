@@ -34,7 +34,8 @@ SAMPLE = ("--ess", 10, "--max-evaluations", 300, "--threads", 1)
 
 
 def machine_code():
-    """Write listings of the machine code; return the variable that makes runs use them ({}: no tools)."""
+    """Write listings of the machine code.  Return the environment variable that makes the simulator
+    use them; {} without CUDA's tools."""
     folder = tmp("listings")
     try:
         extract, disassemble = tool("cuobjdump"), tool("nvdisasm")
