@@ -271,8 +271,8 @@ def age(name):
 
 
 def shared_and_said(out, *args, inputs=()):
-    """Path of the library that `starmill library ARGS INPUTS` makes, and the process that made it:
-    the program for CPUs, also if the script tests emulated GPUs."""
+    """Path of the library that `starmill library ARGS INPUTS` makes, and the process that made it.
+    The program for CPUs makes it, even if the script tests emulated GPUs."""
     maker = os.environ["STARMILL"]
     made = ["library", *args, *inputs, "--output"]
     return kept(out, maker, (args, [age(name) for name in inputs]),

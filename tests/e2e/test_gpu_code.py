@@ -34,8 +34,7 @@ SAMPLE = ("--ess", 10, "--max-evaluations", 300, "--threads", 1)
 
 
 def machine_code():
-    """Write listings of the machine code.  Return the environment variable that makes the simulator
-    use them; {} without CUDA's tools."""
+    """Write listings of machine code; return variables by which the simulator uses them, or {}."""
     folder = tmp("listings")
     try:
         extract, disassemble = tool("cuobjdump"), tool("nvdisasm")
