@@ -90,7 +90,7 @@ static inline void work_make(work_input *in, int kind)
   }
 }
 
-/** Fit the stars with models.  Then ask star 0 each kind of question, and in->thin for tangents. */
+/** Fit the stars with models.  Then ask each kind of question for star 0, and one for in->thin. */
 static inline void work_run(const mill_backend *backend, work_input *in, int precision,
                             work_output *out)
 {
@@ -151,8 +151,8 @@ static inline void work_compare(const work_input *in, const work_output *a, cons
                                 double tolerance)
 {
   assert_true(isinf(a->thin.f) && isinf(b->thin.f));
-  /* The weights and rows of a fixed model error are float32, and backends may round them
-   * differently, by 6e-8.  These random differences in some hundred pixels mostly cancel. */
+  /* A fixed model error is stored as float32 weights and rows (model_error.h).  Backends round them
+   * differently, by up to 6e-8 in each of some hundred pixels; these differences mostly cancel. */
   if (in->lib.arm[0].error.fraction && tolerance < 1e-9)
     tolerance = 1e-9;
   for (int i = 0; i < 4; i++)

@@ -78,7 +78,7 @@ static inline MILL_FIXTURE(survey_make)
       s->n_diag = N_DIAG;
       for (int p = 0; p < n; p++)
         s->wave_aa[p] = first + (last - first) * p / (n - 1);
-      /* Gaussian of 0.9 pixels; diagonal d has offset N_DIAG / 2 - d, and is stored by column */
+      /* Resolution matrix of Gaussians, sigma 0.9 pixels; diagonal d has offset N_DIAG / 2 - d */
       for (int d = 0; d < N_DIAG; d++)
         for (int p = 0; p < n; p++) {
           const double off = (N_DIAG / 2 - d) / 0.9;

@@ -202,7 +202,7 @@ def study(path, resources, disassembler, source):
 
 
 def loop_of(loops, function, op):
-    """Return a function's inner loop that contains the instruction op; None: there is none.  If
+    """Return a function's inner loop that contains the instruction op, or None.  If
     unrolling leaves several, take the loop with the most loads under way or, for tensor cores
     (DMMA), the loop with the fewest."""
     mine = [loop for loop in loops if function in loop.functions and loop.count[op]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The CUDA backend: what every backend must do (tests/conformance/survey.h), and how the host
- * drives the device.
+/* Tests of the CUDA backend: those of every backend (tests/conformance/survey.h), and tests of how
+ * the host drives the device.
  *
  * Without a GPU or CUDA the tests are skipped, and the reason is printed.  If there is a simulator
  * of GPUs, it runs the same tests with fewer stars. */

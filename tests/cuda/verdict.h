@@ -13,7 +13,7 @@
 #include "kernels/data/result.h"
 
 static const double TOLERANCE_SIGMA = 0.05, TOLERANCE_M2LL = 5e-3, BAD_SHARE = 0.001;
-/* a backend with BAD_SHARE of its stars outside may fail in this share of runs */
+/* share of runs that may fail if BAD_SHARE of all stars are outside the tolerances */
 static const double WRONG_ALARM = 0.01;
 
 /* Difference of a and b in units of the CPU's error sigma; infinite if only one of them is NaN.  A

@@ -55,7 +55,7 @@ static int slots_of_run(mill_pipeline *p)
 
 MILL_TEST(a_star_goes_up_as_two_pieces_and_models_come_together)
 {
-  /* all stars get slots at once; n_upload does not count lists of slots, as they are short */
+  /* There are slots for all stars.  The second run's uploads are counted; short lists are not. */
   mill_pipeline *p = pipeline(tested, 8 * (n_fit + 1));
   (void)slots_of_run(p);
   const mill_emulation_counts before = mill_emulation_count();

@@ -104,7 +104,7 @@ def put(name, data):
 
 
 def faults(what, **more):
-    """Environment of a run with faults of disks and processes; skips without the fault shim."""
+    """Return the environment that injects faults (fault_shim.c); skip the test without the shim."""
     if not SHIM:
         raise unittest.SkipTest("the variable FAULT_SHIM does not name the library of faults")
     return {"LD_PRELOAD": SHIM, "FAULTS": what, **more}
@@ -271,8 +271,8 @@ def age(name):
 
 
 def shared_and_said(out, *args, inputs=()):
-    """Path of the library that `starmill library ARGS INPUTS` makes, and the process that made it:
-    the program for CPUs, also if the script tests emulated GPUs."""
+    """Path of the library that `starmill library ARGS INPUTS` makes, and the process that made it.
+    The program for CPUs makes it, even if the script tests emulated GPUs."""
     maker = os.environ["STARMILL"]
     made = ["library", *args, *inputs, "--output"]
     return kept(out, maker, (args, [age(name) for name in inputs]),

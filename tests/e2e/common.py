@@ -76,7 +76,7 @@ def without(*names):
 
 
 def as_spectra(hdus):
-    """For cut(): make a coadd a spectra file. Each row is an exposure, with EXPID 11, 12 ..."""
+    """For cut(): turn a coadd into a spectra file. Each row is an exposure, EXPID 11, 12 ..."""
     fibermap = hdus["FIBERMAP"]
     columns = [pyfits.Column("EXPID", "J", array=np.arange(11, 11 + len(fibermap.data)))]
     columns += [c for c in fibermap.columns if c.name != "COADD_FIBERSTATUS"]

@@ -53,7 +53,7 @@ class Site:
         self.reference = os.path.join(folder, "reference.h5")
         started = time.time()
         self.run("reference", 0, path=self.reference, models=True).ends(0)
-        # a call may take three times as long as this whole run, so slow machines pass
+        # the watchdog allows a call three times this whole run's time, so slow machines pass
         seconds = time.time() - started
         self.watchdog, self.bound = max(3, 3 * seconds), max(bound, 30 * seconds)
         self.fits, self.catalog = read(self.reference), read(self.reference, "catalog")
@@ -150,7 +150,7 @@ def case_no_room_in_the_middle(site, ranks):
 
 
 def case_no_room_at_close(site, ranks):
-    # rank 0 writes the marks of the end last: one of its last writes and all later ones fail
+    # rank 0's last writes mark the file as finished: the last write fails, or the last four
     counts = os.path.join(site.folder, "counts.txt")
     if os.path.exists(counts):
         os.remove(counts)
@@ -174,7 +174,7 @@ case_no_name = leave_nothing("rename", "EIO:rename:.h5$:1:0:0", "cannot be renam
 
 
 def case_folder_is_not_shared(site, ranks):
-    # rank 1 never sees what rank 0 has made; or only after some time
+    # rank 1 never sees the file that rank 0 has made; in the second run it sees it at its 4th try
     site.run("unshared", 2, "ENOENT:open:.h5.tmp-pid:1:0:1").ends(
         4, says=["rank 1 on host", "does not see", "all hosts share"]).leaves()
     site.run("late", 2, "ENOENT:open:.h5.tmp-pid:1:3:1").ends(0)
@@ -307,7 +307,7 @@ def case_input_cannot_be_read(site, ranks):
 
 
 def case_input_changes_while_read(site, ranks):
-    # the file changes once the reader has it open: its time, not its header
+    # the file's time changes, not its header, while the reader has it open
     n = 45 if ranks < 2 else 5
     outcome = site.run("touch", ranks, f"touch:read:touch-2.fits:{n}:1", inputs=site.copy("touch"))
     outcome.ends(3, says=["touch-2.fits", "changed while"])

@@ -117,7 +117,7 @@ class Campaign:
             faults, wait = None, self.random.uniform(0, 1.1 * self.seconds)
         process = begun(self.line(path, ranks, models, faults))
         try:
-            # it ends by itself: one rank was killed at a call, or the run is done
+            # the run ends by itself if a rank was killed at a call, or if the fit is complete
             process.communicate(timeout=wait)
             return process.returncode != 0
         except subprocess.TimeoutExpired:

@@ -105,7 +105,7 @@ class Hdu:
 
 
 def packed(hdus, shift=0):
-    """A file's bytes; where each HDU and its data begin.  shift is added to heap offsets."""
+    """Return a file's bytes and where each HDU and its data begin; shift falsifies heap offsets."""
     out, starts = b"", []
     for hdu in hdus:
         if not hdu.gone:
@@ -272,7 +272,7 @@ def sdss(s):
 
 
 def sdss_v(s):
-    """COADD at HDU 2, SPALL, ZALL; s.single: exposures 353048 and 353049 of both cameras."""
+    """An SDSS-V file: COADD (HDU 2), SPALL, ZALL, and the spectra s.single of two exposures."""
     row = s.row(z=-3.5e-5, fiber=-1, fits_row=1, object="27021598054114233", spectype="STAR", subtype="F9",
                 identifier="sdss 112360-60000-27021598054114233", target_id=56789012)
     n = 6 + int(s.rng.integers(8))
@@ -294,7 +294,7 @@ def sdss_v(s):
 
 
 def mwm(s, is_visit=False):
-    """Astra's star or visits at rest; HDU 3 is LCO, APO is empty; the stack lacks visit two."""
+    """Astra's coadd or visits (BOSS/LCO), at rest; visit two is not, as the coadd lacks it."""
     n, n_row = 6 + int(s.rng.integers(8)), 3 if is_visit else 1
     position = {k: s.rng.uniform(0, 90) for k in ("ra", "dec")}
     for i in range(n_row):
@@ -325,7 +325,7 @@ def mwm(s, is_visit=False):
 
 
 def lamost(s, is_image=False, is_dr1=False):
-    """COADD at HDU 2, or an image (DR1: without wavelengths) in the primary; masks are floats."""
+    """A spectrum of low resolution: table COADD (HDU 2), or primary image (DR1: no wavelengths)."""
     n = 5 + int(s.rng.integers(8))
     p = s.spectrum(0, COADD, n)
     p["mask"] &= 0xffff
@@ -355,7 +355,7 @@ def lamost(s, is_image=False, is_dr1=False):
 
 
 def lamost_mrs(s):
-    """COADD_B at HDU 2, COADD_R; s.single has exposures …17 (blue, reversed red) and …05 (blue)."""
+    """LAMOST's medium resolution.  s.single: {HDU: spectrum}; wavelengths of R-84107317 descend."""
     row = s.row(fiber=15, exp_id=681001015, fits_row=1, object="LAMOST J230311.44+321335.5",
                 identifier="lamost 58408-TD2301-01-015")
     hdus = [Hdu("", [], cards=[
@@ -379,7 +379,7 @@ def lamost_mrs(s):
 
 
 def weave(s):
-    """BLUE_DATA at HDU 2; the last fibre is parked, the one before it is a sky."""
+    """WEAVE's images, from BLUE_DATA (HDU 2) on.  The last fibre is parked, the fourth is a sky."""
     n_pix = {"BLUE": 4, "RED": 3}
     for i in range(5):
         s.row(object=f"WVE_00{s.rng.integers(10**6):06d}-{i:07d}")
@@ -418,7 +418,7 @@ def weave(s):
 
 
 def fourmost(s):
-    """SPECTAB at HDU 2, in air; an object, a reference star, a parked fibre, a sky, a lamp."""
+    """4MOST's table SPECTAB (HDU 2): object, reference star, parked fibre, sky, lamp; in air."""
     n, kept = 4 + int(s.rng.integers(8)), []
     for i in range(5):
         s.row(target_id=int(s.rng.integers(2**62)), object=f"QMST{i:08d}-4111450")
@@ -460,7 +460,7 @@ def fourmost_single(s):
 
 
 def pfs(s, has_wave=False):
-    """FLUX of two visits at HDU 2; pixels count from 2 for CRPIX1, as in files of PFS's library."""
+    """PFS's coadd of two visits, FLUX in HDU 2.  For CRPIX1 the first pixel is 2, as PFS writes."""
     n = 6 + int(s.rng.integers(8))
     p, start = s.spectrum(0, PFS, n), 3.8e-7 + 0.5 * (n - 1) * 8e-11
     row = s.row(target_id=0x1234567890abc, fits_row=1, object="10092-0001234567890abc",
@@ -488,7 +488,7 @@ def pfs(s, has_wave=False):
 
 
 def generic(s, plain=True):
-    """SPECTRA at HDU 2.  plain: fixed lengths, types and unit; else these are drawn at random."""
+    """Generic table SPECTRA (HDU 2).  plain: lengths, types and units are fixed; else random."""
     units = {"Angstrom": 1.0, "angstrom": 1.0, "AA": 1.0, "nm": 10.0, "um": 1e4}
     variable, is_error, is_double = (0, 0, 0) if plain else s.rng.integers(2, size=3)
     unit = "Angstrom" if plain else str(s.rng.choice(list(units)))

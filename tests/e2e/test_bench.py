@@ -52,7 +52,7 @@ class Fit(ProgramTest):
         self.assertAlmostEqual(float(overview[5]), table["NEVAL"].mean(), delta=0.051)
         self.assertAlmostEqual(float(overview[6]), table["NJAC"].mean(), delta=0.051)
         self.assertEqual(rows["simplex"][1:3], ["", ""])
-        # a star has one or more profiles and ends with one evaluation; only the polish has slopes
+        # a star has one or more profiles and one final evaluation; only the polish has Jacobians
         self.assertEqual(float(rows["final"][1]), 1)
         self.assertGreaterEqual(float(rows["profile"][1]), 1)
         self.assertGreaterEqual(float(rows["polish"][2]), 1)
@@ -326,7 +326,7 @@ class Doctor(ProgramTest):
         self.assertIn("    failure: the environment variable STARMILL_WATCHDOG_S", done.stdout)
 
     def test_limits_of_memory(self):
-        """Limits of the control group, of its parents (set by Slurm) and of the root count."""
+        """The least limit of the control group and its parents counts (Slurm sets such limits)."""
         own = ["unshare", "-m", "sh", "-c", """
             mount -t tmpfs none /sys/fs/cgroup && echo "$1" > /sys/fs/cgroup/self &&
             mount --bind /sys/fs/cgroup/self /proc/$$/cgroup && mkdir -p "/sys/fs/cgroup/$2" &&

@@ -151,7 +151,7 @@ OPERATION = ("template_lib", "threads", "readers", "slots", "write_interval", "g
 
 class Config(ProgramTest):
     def read(self, *texts):
-        """Read texts as files, each over the one before: printed text and identity, or error."""
+        """Read one or two YAML texts, the second over the first; return read_spectra.c's answer."""
         paths = [text if text.startswith(SOURCE) else put(f"{i}.yaml", text.encode("latin-1"))
                  for i, text in enumerate(texts)]
         return Reader.ask("config", *paths)
@@ -291,7 +291,7 @@ class Config(ProgramTest):
             self.refused(text, f"{line}: {key}" if "_" in key else f"{line or ''}", key, said)
 
     def test_what_would_take_long_is_refused_at_once(self):
-        """libyaml's time grows with the square of the brackets: 200 kB of them took a minute."""
+        """libyaml's time grows as the square of the number of brackets: 200 kB took a minute."""
         for part in "[", "{a: ", "[[":
             self.refused("npoly: 5\narms: " + part * (200000 // len(part)), "2: ", "no key needs more than 16")
         self.refused("npoly: 5\n" + "- " * 100000, "")

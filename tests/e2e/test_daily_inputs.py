@@ -156,7 +156,7 @@ class Daily(ProgramTest):
         self.run_fit("dead.h5", *self.daily[:2])
         unfinish(self.at("dead.h5"), 1)
         self.assertOneLine(self.run_fit("dead.h5", *self.daily, status=2), "dead.h5 is unfinished", "remove it", status=2)
-        # a run that ended early, whose inputs the table has from this run, is continued
+        # an unfinished run is continued if the table says that this run fitted its inputs
         with h5py.File(self.at("next.h5"), "r+") as f:
             f["provenance/FINISHED"][...] = 0
         self.run_fit("next.h5", *self.daily)
@@ -175,7 +175,7 @@ class Daily(ProgramTest):
         os.utime(self.at("redrock-x.fits"), (1, 1))
         self.run_fit("b.h5", *daily)
         self.assertEqual(self.lines()[1]["ROWS"], "1")
-        # without --redrock the redrock file only sets a warning; it exists for fit d alone
+        # without --redrock the redrock file only sets a warning; it exists for d.h5, not for e.h5
         beside, daily = self.at("redrock-y.fits"), (*daily[1:-1], self.add("coadd-y.fits"))
         self.run_fit("c.h5", *daily)
         write_redrock(beside, target, [0.5], ["GALAXY"])

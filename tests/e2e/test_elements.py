@@ -77,7 +77,7 @@ class Elements(ProgramTest):
             self.assertFalse(os.path.exists(tmp("no.h5")))
 
     def test_a_row_of_another_library_has_no_value(self):
-        """Elements are fixed at LOW, where hardly any star is: the other library fits better."""
+        """Elements fixed at LOW suit few stars, so the library without elements fits better."""
         far = put("far.yaml", "fix_param:\n" + "".join(
             f"  - {{param: {e.lower()}, value: {LOW}}}\n" for e in ELEMENTS))
         run("fit", "--config", far, "--library", self.library, "--library", coarse_library(), "--output",

@@ -55,8 +55,8 @@ class Epochs(ProgramTest):
         return {k: v[at] for k, v in {**exposures, **read(path, "epochs")}.items()}
 
     def test_velocities_are_true(self):
-        """Velocities about the star's mean, which model error moves, are within 5 errors: in 40
-        values chance does not exceed that."""
+        """Differences from a star's mean velocity, which model errors shift, are within 5 errors:
+        in 40 values chance does not exceed that."""
         self.assertTrue((self.row["STATUS"] == FITTED).all())
         np.testing.assert_array_equal(self.of["EPOCH_FLAG"], 0)
         off, weight = self.of["VRAD"] - self.velocity, self.of["VRAD_ERR"] ** -2
@@ -220,7 +220,7 @@ class Epochs(ProgramTest):
 
 class FaintEpochs(ProgramTest):
     def test_far_velocities_are_found(self):
-        """The last of five epochs has a far velocity. VRAD has a prior, or errors are too large."""
+        """An epoch's far velocity is found, even if VRAD has a prior or if errors are too large."""
         far = np.array([60.0, 70, 80, 90, 100, 120, 140, 160] * 3)
         velocity = np.outer(far, [0, 0, 0, 0, 1])
         files, _ = pair_survey.make_epochs(tmp("faint"), os.environ["STARMILL"], velocity, seed=5,
@@ -301,8 +301,8 @@ class Pairs(ProgramTest):
                                               0.05 * true[found])).max(), 5)
 
     def test_arms_that_differ(self):
-        """VRAD_ARMS_PVAL by its definition, and the warning if no offset explains how arms differ.
-        """
+        """VRAD_ARMS_PVAL follows its definition.  Arms of shifted wavelengths get ARMS_DIFFER
+        only if the prior's sigma of arms' velocity offsets is too small for the shift."""
         for row, sigma in (self.one, 30), (self.fit("same.h5", "false", sigma=0.01), 0.01):
             v = np.array([row[f"VRAD_{arm}"] for arm in "BRZ"])
             err = [np.hypot(row[f"VRAD_{arm}_ERR"], 3) for arm in "BRZ"]
@@ -446,10 +446,10 @@ class PairsWithEpochs(ProgramTest):
 
 class AlikePairs(ProgramTest):
     def test_turns_go_on_to_the_minimum(self):
-        """Stars alike whose lines blend: velocities without EXCHANGEABLE are within 7 errors.  An
-        epoch's errors hold labels and v sin i fixed, so chance exceeds 5 in blends (6 with other
-        noise; here 4.1).  After a fixed number of turns velocities are 15 errors off; velocities that
-        stay exchanged (the second epoch's) are 40 off."""
+        """The stars are similar, their lines blend.  Velocities without EXCHANGEABLE are within 7
+        errors: an epoch's errors hold labels and v sin i fixed, so in blends chance exceeds 5 (6
+        with other noise; here 4.1).  Velocities are 15 errors off if turns (pair.h) end too early,
+        40 if the stars stay exchanged at the second epoch."""
         star, n_star, ratio = 15, 16, 0.87
         velocity = np.array([[-27, -18, 32, -40], [29, 20, -36, 43]])  # km/s, of both stars
         files = [tmp(f"alike-{k}.fits") for k in range(4)]

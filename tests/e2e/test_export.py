@@ -224,7 +224,7 @@ class Export(ProgramTest):
                                  described(*result[name][1:]))
 
     def test_odd_contents(self):
-        """A label named like a catalogue column, a name that FITS cannot hold, a long command."""
+        """Export a label named like a catalogue column, texts not in ASCII, and a long command."""
         odd = shutil.copy(OUT, tmp("odd.h5"))
         with h5py.File(odd, "r+") as f:
             f["catalog/OBJECT"][3:5] = ["\u03b1 Cen".encode(), b"\xe9" * 12]
@@ -362,7 +362,7 @@ class Export(ProgramTest):
         self.assertEqual(sorted(found), sorted(np.delete(result["TARGETID"], 5).tolist()))
 
     def test_sn_of_an_arm_without_good_pixels(self):
-        """This S/N is -1e9 in HDF5, NaN in FITS; compare takes the S/N of the star's other arms."""
+        """Without good pixels SN_B is -1e9 in HDF5, NaN in FITS; compare takes other arms' S/N."""
         path = shutil.copy(OUT, tmp("no-b.h5"))
         edited(path, lambda fits, _: fits["SN_B"].put(3, -1e9))
         self.export("--to", "fits", "--output", tmp("no-b.fits"), path)

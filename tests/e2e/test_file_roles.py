@@ -39,7 +39,7 @@ class OneFile(ProgramTest):
         self.assertOneLine(fit("--output", tmp("circle.h5"), SURVEY), "circle.h5", status=4)
 
     def test_numbers_that_agree_by_chance(self):
-        """As on another host, rank 1's file has the device and inode of a file of rank 0."""
+        """An input of rank 1 may have the device and inode of a file on rank 0's host."""
         args = "--output", tmp("host-out.h5"), "--overwrite", *(
             shutil.copy(SURVEY, tmp(f"host-{name}.fits")) for name in ("first", "last"))
         for name in "", "first.fits", "out.h5":

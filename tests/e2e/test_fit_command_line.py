@@ -133,7 +133,7 @@ class Configuration(EndToEnd):
         self.assertEqual(len(re.findall("^npoly:", done.stdout, re.M)), 1)
 
     def test_template_lib_serves_as_library(self):
-        """Also: a configuration as Windows editors write it, with a byte order mark and \\r\\n."""
+        """template_lib names the library.  Files have byte order marks and \\r\\n (Windows)."""
         config = put("run.yaml", f"\ufefftemplate_lib: {library()}\r\n")
         out, star = tmp("from_yaml.h5"), cut("usage.fits", [0])
         with pyfits.open(star) as hdus:

@@ -48,7 +48,7 @@ class BadFiles(EndToEnd):
                 for arm, index in places:
                     hdus[f"{arm}_RESOLUTION"].data[index] = np.nan
             return edit
-        # stored by diagonals: element (5, j) is of row j, element (3, j) of row j - 2
+        # RESOLUTION stores diagonals: its (5, j) is in row j of the matrix, its (3, j) in row j - 2
         some = cut("some.fits", [3, 100], spoil(("B", (0, 5, 700)), ("Z", (0, 3, 900))))
         no_ivar = cut("no-ivar.fits", [3, 100])
         with pyfits.open(no_ivar, "update") as hdus:
@@ -114,7 +114,7 @@ class BadFiles(EndToEnd):
                     old.data = values.astype(old.data.dtype)
         self.fit("log10.h5", cut("log10.fits", [3], resample))
         found = read(self.path)
-        # There is no noise, but this convolution differs from the program's.  Labels are off by up
+        # Spectra have no noise, but resample() convolves unlike the program.  Labels are off by up
         # to 0.9 of their errors at S/N 100, and the velocity by 0.02 of its error.
         for column, value in truth.items():
             most = (0.1 if column == "VRAD" else 1) * found[column + "_ERR"][0]
@@ -138,7 +138,7 @@ class BadFiles(EndToEnd):
         done = self.fit("none.h5", *models, tmp("x.fits"), tmp("y.fits"), ranks=2, status=3)
         self.assertIn("2 of 2 files", done.stdout)
         self.assertEqual(len(read(self.path)["STATUS"]), 0)
-        # a run with the right names or other settings replaces this file without rows
+        # a run with the right files or other settings replaces this result, as it has no rows
         self.fit("none.h5", *models, "--minsn", 1e6, self.good, status=3)
         self.fit("none.h5", *models, self.good, says=["none.h5", "no fitted row: it is replaced"])
         self.assertEqual(differing(read(self.path), self.expected), [])

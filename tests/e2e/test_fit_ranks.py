@@ -44,7 +44,7 @@ class Hosts(EndToEnd):
 
 class SameResult(EndToEnd):
     def test_uneven_files(self):
-        """Files of 1 to 40 rows, one compressed, one missing: the rows are the same."""
+        """Files of 1 to 40 rows, one compressed, one missing: rows do not depend on ranks."""
         inputs = [cut("u1.fits", [0]), cut("u2.fits", range(1, 41)), cut("u3.fits", range(41, 44)),
                   cut("u4.fits", range(44, 56)), tmp("missing.fits"), cut("u5.fits", [56])]
         inputs[3] = put(inputs[3] + ".gz", gzip.compress(content(inputs[3]), 1))

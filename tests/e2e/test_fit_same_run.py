@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""All ranks, and a continued run, have the same rows and settings; failed rows are retried."""
+"""Fits whose ranks differ in settings; continued fits whose rows or settings changed; retries."""
 
 from common import *  # noqa: F403
 
@@ -228,7 +228,7 @@ class Repaired(EndToEnd):
             self.fit("out.h5", *inputs, status=3, ranks=ranks, says=[self.bad, "when the result was begun"])
             self.assertEqual(list(read(self.path)["STATUS"]), 3 * [FITTED])
         self.retry(*inputs, status=4, says=["it could not be read then"])
-        # a later start cannot read or find the file: it stops, so that a next start may read it
+        # a later start that cannot read or find the file stops; one that can read it continues
         self.fit("late.h5", *inputs)
         self.fit("late.h5", *inputs, status=4, env=unread, says=[self.bad, "could be read when"])
         unfinish(self.path)

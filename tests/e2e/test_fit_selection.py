@@ -70,7 +70,7 @@ class Selection(EndToEnd):
 
 
 class Exposures(EndToEnd):
-    """A spectra file made from coadded stars: a target's exposures one by one or jointly."""
+    """A target's three exposures (copies of one coadded spectrum) are fitted singly or jointly."""
 
     ROWS = [3, 100, 3, 3]
 
@@ -114,7 +114,7 @@ class Exposures(EndToEnd):
         arms, note = Inputs(result).star(0, Models(tmp("best-models.h5"), result).of(0))
         self.assertEqual(note, "exposure 2 of 3, the best")
         self.assertTrue(np.isnan(arms[0].flux[arms[0].bad]).any())
-        # each of the other two exposures has one good pixel more: pixel 700 is bad in this one
+        # pixel 700 is bad in the best exposure; the other two have one good pixel more each
         self.assertEqual(3 * (~arms[0].bad).sum() + 2, read(self.path)["NPIX_B"][0])
 
     def test_one_identifier_of_several_stars(self):
@@ -196,7 +196,7 @@ class Join(EndToEnd):
             fits = read(self.path)
             self.assertTrue((fits["FIT_INFO"] & 64 > 0).all())  # GIVEN_START
             np.testing.assert_allclose(fits["TEFF"], expected, atol=1)
-        # two rows of a table by position are the second star: only a fit of this star sees both
+        # two rows of a prior table have the second star's position, so only its fit is refused
         ra, dec = (pyfits.getdata(files[0], "FIBERMAP")[f"TARGET_{name}"] for name in ("RA", "DEC"))
         bintable({"RA": [*ra, ra[1]], "DEC": [*dec, dec[1]], "TEFF": [5100.0] * 3,
                   "TEFF_ERR": [0.1] * 3}).writeto(tmp("doubled.fits"))

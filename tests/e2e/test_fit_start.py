@@ -79,7 +79,7 @@ class FitStart(ProgramTest):
         again = self.run_fit("again.h5", "--start", first)
         self.assertSameSolution(again, self.guessed)
         self.assertEqual(np.median(again["NJAC"]), 1)
-        # one each: at the start, which expects no gain; profile; models; velocities of arms
+        # evaluations: start (a step promises no gain), velocity profile, models, velocities of arms
         self.assertEqual(np.median(again["NEVAL"]), 4)
         given = again["FIT_INFO"] & INFO_GIVEN_START > 0
         self.assertTrue(given[2:-1].all() and not given[:2].any() and not given[-1])
@@ -125,7 +125,7 @@ class FitStart(ProgramTest):
         plain = np.zeros(N_STAR, bool)
         plain[missing + bad] = True
         np.testing.assert_array_equal(given["FIT_INFO"] & INFO_GIVEN_START == 0, plain)
-        # such a star has the same row as in a fit without a table
+        # a star without a usable start has the same row as in a fit without a table
         for name in given:
             self.assertEqual(given[name][plain].tobytes(), self.guessed[name][plain].tobytes(), name)
 
@@ -480,7 +480,7 @@ class FitPriors(ProgramTest):
                 hdus[1].columns[column].unit = unit
             with self.subTest(column=column, unit=unit):
                 self.assertRefused(path, "LOGG" if is_right else f"{column} is in {unit}; convert")
-        # a float -9999 for a missing value is reported; an integer column's null is no value
+        # -9999 in a float column is reported; in an integer column it is the null, so no value
         for value, is_number in (-9999.0, True), (-9999, False):
             path = self.save("far.fits", edit(TARGETID=np.arange(6), TEFF=value, TEFF_ERR=150.0))
             done = self.assertRefused(path, f"for none of the {N_STAR} rows")

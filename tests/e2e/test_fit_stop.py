@@ -71,8 +71,8 @@ class Asked(EndToEnd):
         cls.many = cut("many.fits", range(N_MANY))  # some ten seconds
 
     def line(self, path, *options, ranks=0, faults=None, hung="", stars=None):
-        """Command line of a run, of few stars by default.  faults: of tests/faults/fault_shim.c;
-        hung: the file that appears once a call hangs."""
+        """Command line of a run, of few stars by default.  faults: for tests/faults/fault_shim.c,
+        which makes the file `hung` once a call hangs."""
         launch = [MPIRUN, "-n", str(ranks)] if ranks else []
         if faults:
             launch += ["env", "LD_PRELOAD=" + SHIM, "FAULTS=" + faults, "FAULTS_COUNT=" + hung]

@@ -89,7 +89,7 @@ class Surveys(EndToEnd):
             self.assertEqual(differing(table, named) == [], arms == "b,r,z")
 
     def test_c_and_python_cut_it_as_well(self):
-        """libstarmill and Python cut as the program does, on coarser grids and with arms by name too."""
+        """libstarmill and Python give the program's bits, also with chosen arms or grids."""
         fgk = os.path.join(SOURCE, "libraries", "fgk.h5")
         for name, keys, files in (
                 ("desi", {"velocity_offsets": True}, [cut("desi.fits", [3])]),

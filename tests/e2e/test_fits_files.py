@@ -21,7 +21,7 @@ def small():
 
 class Files(unittest.TestCase):
     def says(self, data, *parts, config="", name="file.fits", error=3):
-        """The reader refuses a file of these bytes (None: as it is); its message has all parts."""
+        """The reader refuses a file of bytes `data` (None: as it is on disk) and says all parts."""
         path = tmp(name) if data is None else put(name, data)
         answer = Reader.read(path, config)
         self.assertEqual(answer.get("error"), error, answer)
@@ -48,7 +48,7 @@ class Files(unittest.TestCase):
             self.assertIn(part, answer["message"])
 
     def test_every_cut(self):
-        """Files cut at many lengths are refused; the format refuses those cut after a whole HDU."""
+        """Every cut file is refused: by its format if whole HDUs are left, else by FITS checks."""
         data, starts = packed(small())
         begins = [start for start, _ in starts]
         for n in sorted({*range(1, len(data), 719), *(b + k for b in range(0, len(data), 2880)
@@ -118,7 +118,7 @@ class Files(unittest.TestCase):
                 self.says(data[:at] + card.encode("latin-1").ljust(80) + data[at + 80:], says)
 
     def test_tables_without_bytes_and_with_two_heaps(self):
-        """Rows of the first file have no bytes, so the file's size does not limit their number."""
+        """Rows of the first table have no bytes, so a short file can claim any number of rows."""
         hdus = [Hdu("", []), table("FIBERMAP", ("OBJTYPE", "1A", ["x"]))]
         data = packed(hdus)[0]
         for old, new in ((b"'1A'", b"'0A'"), (b"NAXIS1  = %20d" % 1, b"NAXIS1  = %20d" % 0),

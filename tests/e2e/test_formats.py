@@ -170,7 +170,7 @@ class Alike(Formats):
             self.assertEqual(len(answer["rows"]), n_row, (kind, edits, objtype))
 
     def test_keys_by_which_a_file_has_nothing_to_select(self):
-        """A file without the values that a key needs is refused: all rows would fail or pass."""
+        """A file without the values that select rows is refused, as all rows would fail or pass."""
         no_class = {"sdss": "SPECOBJ-Z;SPECOBJ-CLASS", "sdss-v": "SPALL-Z;SPALL-CLASS"}
         for kind in KINDS:
             edits = no_class.get(kind, "!Z  ;!CLASS" if "lamost" in kind else "-FIBERMAP" * (kind == "desi"))
@@ -228,7 +228,7 @@ class Desi(Formats):
             self.assertFirst(edits, "mask", first)
 
     def test_compressed_images(self):
-        """B_MASK in Rice tiles; B_FLUX in lossless gzip tiles that do not divide the image."""
+        """Tiled images are read: Rice (B_MASK), lossless gzip (B_FLUX); edge tiles are smaller."""
         mask = (5 * np.arange(20) % 7).astype("i4").reshape(5, 4)
         flux = (0.1 * np.arange(20)).astype("f4").reshape(5, 4)
         mask[1, 3], flux[0, 3] = -2**31, np.nan
@@ -358,7 +358,7 @@ class Desi(Formats):
         os.remove(tmp("redrock-x.fits"))
 
     def test_plots_need_no_fiber_status(self):
-        """A fit that allows all bits reads a file without fiber status; so does a plot."""
+        """A file without fiber status is read if every status is allowed, and it can be plotted."""
         answer = self.read(Sample("desi", edits="FIBERMAP-COADD_FIBERSTATUS"))
         drawn = SpectraFile(tmp("coadd-x.fits"), "format: desi\n").channels(0, 0)
         for got, c in itertools.zip_longest(answer["segments"][:2], drawn):
@@ -420,7 +420,7 @@ class Others(Formats):
             self.assertSame(part["sigma"][good], whole["sigma"][good], kind)
 
     def test_sdss_single_exposures(self):
-        """Exposure 5 has a blue half; exposure 7 has both, from red to blue as in SDSS-I."""
+        """Exposure 5 is blue alone, 7 blue and red.  One has descending wavelengths."""
         for joint in (False, True):
             s = Sample("sdss")
             for column in s.hdus[4].columns:
@@ -481,7 +481,7 @@ class Others(Formats):
         self.assertEqual([row["exp_id"], row["fiber"]], [-1, -1])  # without a visit
 
     def test_lamost_exposures(self):
-        """Exposure …05 has a blue half alone, …17 both; begins are local minutes."""
+        """84107305 is blue alone, 84107317 blue and red.  Numbers are begins in local minutes."""
         for joint in (False, True):
             s = Sample("lamost-mrs")
             answer = self.read(s, f"exposures: {'joint' if joint else 'single'}\n")
@@ -552,7 +552,7 @@ class Others(Formats):
             self.assertEqual([row[name] for row in rows][:len(values)], values, (kind, edits))
 
     def test_bad_pixels_need_no_wavelength(self):
-        """At the ends bad pixels are left out; between good pixels wavelengths are interpolated."""
+        """Bad pixels without a wavelength are left out at the ends and interpolated elsewhere."""
         nan = np.nan
         for turn, (wave, mask, left) in itertools.product((1, -1), (
                 ([0, 4001, nan, 4003], [1, 0, 1, 0], [4001, 4002, 4003]),

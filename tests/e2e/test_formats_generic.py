@@ -130,7 +130,7 @@ class Generic(Formats):
         error = "SPECTRA IVAR>ERROR" + "".join(f";SPECTRA ERROR@{i}=1e-25" for i in (8, 9, 10))
         # two inverse variances near the largest float32, 3.4e38: 4e38 is above it, 1e38 is not
         above = "SPECTRA IVAR>ERROR;SPECTRA ERROR@8=5e-20;SPECTRA ERROR@9=1e-19"
-        # of four, half may be below float32's 1.2e-38; 1e39 is one that may be above
+        # of 4 values two may be below float32's 1.2e-38 (row 1), not 3 (row 2); one may be above
         below = [1] * 6 + [1e-39] * 2 + [1e39] + [1e-39] * 3
         pieces = ("SPECTRA RA>ARM;SPECTRA ARM~1A;SPECTRA ARM@0=b;SPECTRA ARM@1=r;SPECTRA ARM@2=r;"
                   "SPECTRA TARGETID@2=6")

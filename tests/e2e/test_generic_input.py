@@ -117,7 +117,7 @@ class Generic(ProgramTest):
         n_good = [self.fit_it(f"{end}.h5", written(f"{end}.fits", [
             {k: np.delete(v, np.s_[100:end]) if np.size(v) > end else v for k, v in row.items()}
             for row in self.rows]))[0]["NPIX_TOT"] for end in (116, 117)]
-        # a hole of 17 pixels stays, and two or more pixels on each side of each arm's hole are bad
+        # the hole of 17 pixels is not filled: an arm loses the 17th and two or more on each side
         self.assertTrue((n_good[1] <= n_good[0] - 5 * len(ARMS)).all(), n_good)
 
     def test_stars_without_targetid_are_sampled_by_name(self):
@@ -480,7 +480,7 @@ class Weave(ProgramTest):
         self.assertGreater(matplotlib.image.imread(tmp("drawn.png")).shape[1], 1300)
 
     def test_an_arm_of_several_spectra(self):
-        """An arm's model joins its spectra's models: they ascend, descend, overlap on one grid or lie apart."""
+        """An arm's model joins its spectra's models in any order; matched() finds each again."""
         wave = 5000 + 0.5 * np.arange(200)
         parts = wave[:80], wave[60:140], wave[150:]
         channels = [Channel("x", w, w + 1, np.ones(len(w)), np.zeros(len(w), bool)) for w in parts]

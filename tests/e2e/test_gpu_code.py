@@ -34,7 +34,7 @@ SAMPLE = ("--ess", 10, "--max-evaluations", 300, "--threads", 1)
 
 
 def machine_code():
-    """Write listings of the machine code; return the variable that makes runs use them ({}: no tools)."""
+    """Write listings of machine code; return variables by which the simulator uses them, or {}."""
     folder = tmp("listings")
     try:
         extract, disassemble = tool("cuobjdump"), tool("nvdisasm")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Spectra that are finite but no star, or more than one star: none comes out as a normal fit.
+"""Fits of spectra with a defect, and of spectra that are not of one star.
 
-Each row has one defect: what can be fitted is fitted, what is bad is flagged and named.  Rows are
+Each row has one defect.  Its fit is right, or has a flag, or its STATUS is not FITTED.  Rows are
 made from one star of the reference survey (S/N 50, v sin i 5 km/s), and keep its wavelengths,
-errors and resolution.  docs/science/validation.md (Hostile input) has the answers,
+errors and resolution.  docs/science/validation.md (Hostile input) lists defects and answers,
 docs/use/results.md the flags.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Files and names made to do harm: each costs its own rows, and no name is a command."""
+"""Files and names made to do harm: a file costs only its own rows, no name runs as a command."""
 
 import gzip
 import struct
@@ -230,7 +230,7 @@ class DamagedHdf5(EndToEnd):
             yield put(name, bytes(b[: int(rng.integers(1, len(b)))] if i % 8 == 7 else b))
 
     def assertEnds(self, paths, call, *status):
-        """The call ends with one of these statuses for each file; all but 0 have a reason."""
+        """Run `call` for each file: it exits with one of `status`, and names the file if not 0."""
         found = {}
         for path in paths:
             done = starmill(*call)

@@ -18,7 +18,7 @@ class Network:
 
     def __init__(self):
         self.name, self.made = f"mill{os.getpid()}", []
-        # a net of 10/8, chosen by process number, so that other runs use other nets
+        # a subnet of 10/8 chosen by process number, so that simultaneous runs use different ones
         self.net = f"10.{os.getpid() // 250 % 250}.{os.getpid() % 250}"
 
     def ip(self, *words):

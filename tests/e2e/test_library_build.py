@@ -183,7 +183,7 @@ class LibraryBuild(unittest.TestCase):
             image(flux, CRVAL1=WAVE[0], CDELT1=0.02, CRPIX1=1),
             bintable(dict(zip(("TEFF", "LOGG", "FEH"), labels.T))),
         ]).writeto(tmp("many.fits"), overwrite=True)
-        # images with wavelengths of their own, of other lengths; the resolution in a card
+        # images that differ in their first wavelength and in their length
         os.makedirs(tmp("shifted"), exist_ok=True)
         for i, (x, y) in enumerate(zip(labels, flux)):
             image(y[i:], CRVAL1=WAVE[i], CDELT1=0.02, CRPIX1=1, TEFF=x[0], LOGG=x[1],
@@ -243,7 +243,7 @@ class LibraryBuild(unittest.TestCase):
         self.assertTrue((grid["b"]["flux"][5] == 0).all())
 
     def test_resolution_of_a_card(self):
-        """The card FWHM of an image, in one file of many spectra and in files of one."""
+        """The card FWHM is an image's resolution, in a file of many spectra and in files of one."""
         labels = labels_of(3)
         flux = np.array([spectrum(x).astype("f4") for x in labels])
         os.makedirs(tmp("card"), exist_ok=True)

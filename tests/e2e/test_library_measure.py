@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tests starmill.templates: radial functions agree with their definition; model errors agree with
-the parts that residuals are made of; fits scatter as a library's report says.  `starmill library
+"""Tests starmill.templates: radial functions agree with their definition; model errors have
+the components that made the residuals; fits scatter as a library's report says.  `starmill library
 correct` learns from spectra a line that templates lack, and puts it into every kind of emulator."""
 
 import dataclasses
@@ -84,8 +84,8 @@ class Smoother(unittest.TestCase):
 
 
 class ModelError(unittest.TestCase):
-    """400 residuals with patterns of 2 and 1 %, a rest of 0.4 % and a continuum each.  Widths are
-    known to 3.5 %."""
+    """400 residuals, each with two patterns (rms 2 and 1 %), a rest of 0.4 % and a continuum.  Such
+    a number of residuals gives an rms to 3.5 %."""
     N, N_PIX = 400, 600
     wave = 4000 * np.exp(1e-4 * np.arange(600))
     patterns = np.sqrt(2) * np.array([np.sin(0.4 * np.arange(600)),
@@ -260,7 +260,7 @@ class LibraryCorrect(ProgramTest):
         far = (abs(wave - LINE) > 20) & (wave > wave[0] + 20) & (wave < wave[-1] - 20)
         self.assertLess(np.sqrt(np.mean(rough[:, far] ** 2)), 0.002)
         with h5py.File(tmp("corrected.h5")) as f:
-            # what is left is noise; the uncorrected line would leave 3 %, its spread
+            # only noise is left; without the correction this would be the line's spread, 3 %
             self.assertLess(f["arms/arm0/model_error/fraction"][at], 0.01)
         for name, value, words in (
                 ("--assumed", "mass", "teff, logg"), ("--assumed", "teff,logg,feh", "leave one out"),
@@ -291,7 +291,7 @@ class LibraryCorrect(ProgramTest):
             self.assertGreater(f["arms/arm0/model_error/fraction"][1245:1270].min(), 1e-4)
 
     def test_missing_pixels_and_errors(self):
-        """Only known pixels count; labels without an error get the scale of benchmark stars."""
+        """Only known pixels count.  Labels without errors are shifted to benchmark stars' scale."""
         wave = np.arange(5000.0, 5100)
         one = types.SimpleNamespace(wave=wave, measures=wave, known=wave[None] < 5025, name="b",
                                     x=np.where(wave < 5025, 0.01, 9)[None], degree=1, use=[], ridge=0.1)
@@ -341,7 +341,7 @@ class LibraryCorrect(ProgramTest):
                              for name in ("bare.h5", "scaled.h5"))
             ratio = np.log(after / before)
             change.append(np.std(ratio - uniform_filter1d(ratio, 61, axis=1)))
-        # labels are 150 K too high, but right for an eighth, the benchmark stars: less is found
+        # benchmark stars show that the others' Teff is 150 K too high, so no false line is learned
         self.assertLess(change[1], 0.2 * change[0], done.stdout)
         self.assertRegex(done.stdout, r"teff +off by (1[34]\d|15\d) K")
         twins = library_file.read(tmp("bare.h5"))
@@ -376,8 +376,8 @@ class LibraryCorrect(ProgramTest):
                             np.full(3, 0.2), np.full(3, 0.2 * correction.REACH), every, every)
         learned = correction.Correction([0, 1, 2], 2, 0, 0.02 * rng.normal(size=(13, n_pix)), None)
         expected = learned.terms(mapped) @ learned.coef
-        # Limits of the correction's relative rms error.  Splines round to float32; linear cells,
-        # 0.4 wide, lack quadratic terms; a last layer of 80 inputs and 80 centers fit it roughly.
+        # An emulator takes the correction with at most this relative rms error.  Splines round to
+        # float32.  Linear cells, 0.4 wide, lack quadratic terms.  80 inputs or centers are few.
         limit = {"network": 0.05, "radial": 0.03, "splines": 1e-4, "linear": 0.15}
         for kind, emulator in emulators(rng, n_pix):
             library = Library(label, make_hulls(label, mapped, "pairs"),
@@ -459,7 +459,7 @@ class Sky(ProgramTest):
         self.assertGreater(np.linalg.svd(true @ of_found.T, compute_uv=False).min(), 0.97)
 
     def test_biases(self):
-        """With components pulls (rms over stars) are as in clean spectra, whose fits hardly change."""
+        """Sky components make pulls as small as in clean spectra, and hardly change these fits."""
         for kind, name, arms in ("lines", "VRAD", "z"), ("over", "FEH", "b,r,z"):
             with self.subTest(kind):
                 config = f"arms: [{arms}]\n", f"arms: [{arms}]\nsky_components: {self.components(kind)}\n"
