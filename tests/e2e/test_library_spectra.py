@@ -74,8 +74,8 @@ def cards(hdu, **more):
 
 @functools.cache
 def folders():
-    """Make folders of 60 spectra, one a file; return the labels.  Labels are in cards, for stelib
-    in stars.fits.  Wavelengths are in each file, for phoenix in wave.fits."""
+    """Make folders of 60 spectra, one a file; return the labels.  Labels are in cards, but those of
+    stelib in stars.fits.  Wavelengths are in each file, but those of phoenix in wave.fits."""
     n, wave = 60, FIRST + STEP * np.arange(N_PIX)
     labels = make_labels(n)
     for folder in ("stelib", "phoenix", "tables"):
@@ -276,7 +276,7 @@ class LibrarySpectra(ProgramTest):
                 self.assertOneLine(starmill(*out, *options), *parts, status=status)
 
     def test_widths_that_differ(self):
-        """Without a width from the options, spectra with another card FWHM than the first are left out."""
+        """Without --fwhm, spectra are left out if their card FWHM differs from the first one's."""
         folders()
         shutil.copytree(tmp("tables"), tmp("weitä"))
         for i in range(60):
@@ -346,8 +346,8 @@ class LibrarySpectra(ProgramTest):
         self.assertLess(1.4826 * np.median(abs(vel - np.median(vel))), 2)
 
     def test_desi_coadds_without_networks(self):
-        """Both cameras of a coadd with resolution matrices, in a library of one arm; and a message
-        if templates are broader than the matrix."""
+        """A library of one arm fits both cameras of a coadd with resolution matrices.  FIT_INFO
+        tells if templates are broader than the matrix."""
         path = write("grid.fits", edit=lambda flux, labels: flux.__imul__(1e5))
         built("grid.h5", path, *GIVEN, "--keep-outliers", "--left-out", 0)
         n, rng, offset = len(TRUTH), np.random.default_rng(SEED + 4), np.arange(5, -6, -1)
@@ -434,7 +434,7 @@ class LibrarySpectra(ProgramTest):
 
     def test_what_is_not_said_is_asked_for(self):
         path = write("silent.fits")
-        # a name of the axis that many write; only WAVE by itself means vacuum
+        # many files have CTYPE1 WAVELENGTH, which names no medium; WAVE would mean vacuum
         vague = write("vague.fits", cards=[("CTYPE1", "WAVELENGTH")])
         out = ("library", "spectra", "--output", tmp("silent.h5"))
         for options, status, parts in (

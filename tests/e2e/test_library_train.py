@@ -117,7 +117,7 @@ class Train(ProgramTest):
                      "--output", path, GRID)
 
     def test_networks(self):
-        """Networks predict unseen spectra: of one rank or two, ln flux or flux, two losses."""
+        """Networks predict unseen spectra, trained by one rank or two, in ln flux or in flux."""
         label = np.random.default_rng(5).uniform((4300, 1, -1.7), (6700, 4.5, 0.2), (200, 3))
         cases = {
             "two.h5": ((), 2, 0.01),
@@ -178,7 +178,7 @@ class Train(ProgramTest):
         self.assertEqual(os.listdir(tmp("far")), ["stopped.h5"])
 
     def test_a_crash_blames_the_grid_while_it_is_read(self):
-        """Training reads the grid file some 150 times, from the 60th time on for spectra."""
+        """The crash is at read 100 of the grid file, while training reads spectra (60 to 150)."""
         done = self.train("crash.h5", status=3, env=faults("abort:read:grid.h5$:100:1"))[1]
         self.assertIn(GRID + ": the process died of signal 6", done.stderr)
 

@@ -471,7 +471,7 @@ class Report(Look):
             known = at & (f["SN_" + a] > -1e9)
             self.assertEqual(got[f"SN_{a}-p5"], np.percentile(f["SN_" + a][known], 5))
             self.assertEqual(got[f"RCHISQ_{a}-p95"], np.percentile(f["RCHISQ_" + a][at], 95))
-        # pairs of a star's rows, star by star; the first pair is matched by position
+        # consecutive rows of a star are a pair; rows 1 and 3 are one by their position on the sky
         delta = [f["VRAD"][3] - f["VRAD"][1]]
         for t in np.unique(f["TARGETID"][good]):
             rows = np.flatnonzero(good & (f["TARGETID"] == t))
@@ -576,7 +576,7 @@ class Report(Look):
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
         f = read(path)
-        # memory of twice the sample and a few blocks; if all blocks were kept, 20 times as much
+        # memory peaks at twice the sample and a few blocks; all blocks would take 20 times this
         self.assertEqual(len(few.rows), 1000)
         self.assertLess(peak, 2 * sum(v.nbytes for v in few.sample.values()) + 2_000_000)
         np.testing.assert_array_equal(s.rows, np.arange(0, 20000, 4))

@@ -219,12 +219,12 @@ class Merge(ProgramTest):
         parts = [self.part(f"named{i}.h5", [path]) for i, path in enumerate((first, second, third))]
         self.assertRefused(*parts, says=["coadd.fits", "another-name", "same input"])
         self.merge("two.h5", *parts[:2])
-        # a copy has the same size, time and rows; so has a file that no longer exists
+        # a copy is the same input, as its size, time and rows are the same
         parts += [self.part("copied.h5", [place("d4", lambda path: shutil.copy2(first, path))])]
         for options in [], ["--latest"]:  # which takes a path's last fit
             self.assertRefused(parts[0], parts[3], options=options,
                                says=["coadd.fits", "same input"])
-        shutil.rmtree(tmp("d1"))
+        shutil.rmtree(tmp("d1"))  # the results still tell size, time and rows of a removed input
         self.assertRefused(parts[0], parts[2], says=["another-name", "same input"])
 
     def test_nights_of_the_same_stars_at_one_time(self):
@@ -248,7 +248,7 @@ class Merge(ProgramTest):
         self.assertRefused(self.one, night, says=[other, "is the same input"])
 
     def test_latest(self):
-        """An input changes twice and is fitted each time: --latest merges its last fit alone."""
+        """If an input changed twice and was fitted each time, --latest merges only the last fit."""
         path = shutil.copy(FILES[1], tmp("coadd-new.fits"))
         nights = [self.part("night0.h5", [path, FILES[0]])]
         os.utime(path, (0, 0))
@@ -279,7 +279,7 @@ class Merge(ProgramTest):
         self.assertEqual(read(tmp("tried.h5"), "catalog/files")["N_ROW"].tolist(), [4, 0, 0, 4])
 
     def test_parts_of_several_folders(self):
-        """Paths that are relative to the folders of the parts lead to the inputs afterwards."""
+        """Parts name inputs relative to their own folders; the merged result's paths open them."""
         parts = []
         for i, folder in enumerate(("night1", "a-later-night")):
             os.mkdir(tmp(folder))
@@ -326,8 +326,8 @@ class Merge(ProgramTest):
         self.assertRefused(some, self.path, says=["different settings", "wave_mask: [[5000, 5010]]"])
 
     def test_stopped_and_killed(self):
-        """Merges of more rows than a block: a stop leaves nothing, a kill leaves what the same
-        command takes over; a living lock is kept."""
+        """A merge of several blocks of rows: if stopped, it leaves no file; if killed, it leaves
+        files that the same command takes over.  The lock of a run that may be alive is kept."""
         one, big = self.one, tmp("long.h5")
         tiled(one, big, 120000)
         out = tmp("stopped.h5")
@@ -397,7 +397,7 @@ class Calibration(ProgramTest):
                 k = names.index(name)
                 n = (250 if name == "VSINI" else self.N // 2 - 220)
                 self.assertEqual(said["CAL_PAIRS"][k], n)
-                # six standard deviations of a width from a bin's pairs; a floor shows in some pairs
+                # limits: six standard errors of a width; 0.1 more for a floor, which few pairs show
                 few = 6 / np.sqrt(2 * n / len(said["CAL_SN"]))
                 self.assertLess(np.abs(said["CAL_FACTOR"][k] / factor - 1).max(), few)
                 self.assertLessEqual(abs(said["CAL_FLOOR"][k] - floor), (few + 0.1) * floor)
@@ -475,7 +475,7 @@ class Calibration(ProgramTest):
         k = said["PARAMETERS"].tolist().index(b"TEFF")
         sn = np.max([fits["SN_" + arm] for arm in "BRZ"], axis=0)
         self.assertLess(abs(said["FLOOR"][k] / floor - 1), 0.3)  # FLOOR decides half of 357 pairs
-        # TEFF is share * spectrum + (1 - share) * prior; the errors of both terms add in quadrature
+        # TEFF weights the spectrum by `share`, the prior by the rest; errors add in quadrature
         factor = np.interp(np.log(sn), np.log(said["SN"]), said["FACTOR"][k])
         wanted = np.hypot(share * np.hypot(factor * error, said["FLOOR"][k]), (1 - share) * 30)
         use = sound["TEFF"]

@@ -124,7 +124,7 @@ class Messages(ProgramTest):
         self.assertStatuses(NO_RESOLUTION)
 
     def test_air_and_vacuum(self):
-        # 16 stars know their median to 2 km/s, and 10 are asked for (jobs/fit/hints.c)
+        # the median of 16 stars has an error of 2 km/s; the message needs 10 (jobs/fit/hints.c)
         rows = stars(np.random.default_rng(4).normal(0, 5, N_STAR))
         self.assertNotIn("median velocity", self.fit(write("right.fits", rows)).stderr)
         done = self.fit(write("wrong.fits", rows, medium="air"))

@@ -87,7 +87,7 @@ class Overwrite(ProgramTest):
         plan = self.fit("--plan", *args).stdout
         self.assertIn(f"{new} has {n_done} of 40 rows done", plan)
         self.assertIn(f"about {40 - n_done} rows" if n_done == 40 else f"{40 - n_done} rows:", plan)
-        # nothing is lost to other settings or another device (no GPU, or one of another kind)
+        # runs with other settings or another device must refuse, and so keep the fitted rows
         with h5py.File(new, "r+") as f:
             device = f["provenance"].attrs["DEVICE"]
             f["provenance"].attrs["DEVICE"] = np.bytes_("cuda NVIDIA Nothing sm_99")
@@ -156,7 +156,7 @@ class Overwrite(ProgramTest):
         self.assertTrue(content(new) == begun)
 
     def test_two_starts_at_once(self):
-        """A run that has the lock looks again: another run may have made the file meanwhile."""
+        """After taking the lock a run looks again: another run may have made the file meanwhile."""
         for name in families(self.out, self.models):
             os.unlink(tmp(name))
         args = ["fit", "--library", LIBRARY, "--output", self.out, "--overwrite", "--quiet", SURVEY]

@@ -14,7 +14,7 @@ def entries(folder):
 
 class Plan(EndToEnd):
     def plan(self, out, *args, status=0, ranks=0):
-        """The lines of a plan by their first word; a plan changes nothing below the folder."""
+        """Return a plan's lines by their first words.  The plan may not change files of TMP."""
         library()
         before = entries(TMP)
         done = self.fit(out, "--plan", *args, status=status, ranks=ranks)
@@ -62,7 +62,7 @@ class Plan(EndToEnd):
         put("many.txt", "".join(tmp(f"many/{i}.fits") + "\n" for i in range(60)))
         args = ["--catalog", tmp("many.txt"), "--threads", 2]
         plan = self.plan("many.h5", *args, "--ranks", 7, "--rate", 2.5)
-        # with few rows each rank begins with about its even share, as many as its slots hold
+        # first chunks are even shares, as a rank's slots and readers can hold more rows than this
         n_chunk = int(re.fullmatch(r"7 ranks draw (\d+) chunks, about 26 rows each rank",
                                    plan["work"])[1])
         self.assertTrue(7 <= n_chunk <= 14, n_chunk)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Simulated stars, fitted with the library that they are drawn from: right minima, honest errors.
+"""Fits of simulated stars with the library that they are drawn from have right minima and errors.
 
-1,000 stars of the small library, which has no model error, and 1,000 of the shipped one, each with
-a draw of its model error.
+1,000 stars are from the small library, which has no model error, and 1,000 from the shipped one,
+each with a draw of its model error.
 """
 
 from base import *  # noqa: F403

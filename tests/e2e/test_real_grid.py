@@ -17,8 +17,8 @@ sys.dont_write_bytecode = True
 from starmill.grids import atmospheres as a, lines, plan, real_grid, synthesis  # noqa: E402
 from starmill.templates.library_data import hull_distance  # noqa: E402
 
-# Stands in for both programs of Turbospectrum: a falling continuum and, every 10 A, a Gaussian
-# line of depth 0.5 and sigma 0.2 A.  At 6000 K and log g 4 it writes nothing, with status 0.
+# This script replaces both programs of Turbospectrum.  It writes a falling continuum and, every
+# 10 A, a Gaussian line of depth 0.5 and sigma 0.2 A.  At 6000 K it exits with 0, but no spectrum.
 FAKE = """#!%s
 import re, sys
 import numpy as np
@@ -263,7 +263,7 @@ class Run(ProgramTest):
         for program in ("babsma_lu", "bsyn_lu"):
             path = os.path.join(self.work, "turbospectrum", program)
             os.chmod(put(path, FAKE % sys.executable), 0o755)
-        # all layers are at Teff, but in one corner at 6000 K, which makes FAKE (above) fail
+        # a node's layers have its Teff; those of one corner have 6000 K, where FAKE (above) fails
         nodes = {}
         for t in np.arange(3750.0, 7501, 250):
             for g in np.arange(0.0, 5.51, 0.5):
@@ -294,8 +294,8 @@ class Run(ProgramTest):
             self.assertEqual([f[0].header[c] for c in plan.CARDS], [4000.0, 0.5, -2.5, -0.1])
             self.assertEqual(head["TEFF"], 4000.0)
             wave, ratio = data["WAVE"], data["FLUX"] / data["CONTINUUM"]
-        # The line at 5000 A in air, of sigma 0.2 A, smoothed by 0.2 A; Morton's index of air is
-        # 1.00027896.  The measured error is 1e-4.
+        # The line is at 5000 A in air (index 1.00027896 by Morton).  Its sigma is 0.2 A, and the
+        # grid is smoothed by another 0.2 A.  The measured error is 1e-4.
         expected = 1 - 0.5 * 0.2 / np.hypot(0.2, 0.2) * np.exp(
             -0.5 * ((5001.3948 - wave) / np.hypot(0.2, 0.2)) ** 2)
         self.assertLess(np.abs(ratio - expected)[np.abs(wave - 5001.3948) < 4].max(), 5e-4)

@@ -99,7 +99,7 @@ class RealStars(EndToEnd):
         """RCHISQ against its definition: these stars have one segment in each arm."""
         n_cont = 0
         for arm, width in zip("BR", widths):
-            # 9 functions for 1000 A of an arm's pixels, which end where the templates end
+            # the continuum has 9 functions per 1000 A of an arm's pixels that templates cover
             left = table["NPIX_" + arm] - table["CHISQ_" + arm] / table["RCHISQ_" + arm]
             functions = np.round(left)
             np.testing.assert_allclose(left, functions, atol=1e-6)
@@ -141,8 +141,8 @@ class RealStars(EndToEnd):
                 self.assertLess(abs(alone["VRAD_ERR"][0] / error - 1), 0.05)
 
     def test_resolving_power_replaces_the_widths_of_the_cameras(self):
-        """--resolving-power replaces them, as does the key with `lsf: resolving_power`.  An arm's
-        configured width stays.  With `lsf: auto` the cameras' widths stay."""
+        """--resolving-power replaces the cameras' widths; so does the key with `lsf:
+        resolving_power`.  An arm's configured width stays.  With `lsf: auto` all widths stay."""
         text = re.sub("(?m)^(lsf|resolving_power): .*", "", content(self.lamost, "r"))
         for i, (keys, option, expected) in enumerate((
                 ("", ["--resolving-power", 3000], ["resolving_power: 3000"]),
@@ -171,7 +171,7 @@ class RealStars(EndToEnd):
                  "{name: b, max: 6000, sampling: 1}, {name: r, min: 6000, sampling: 1}")):
             shipped, every = os.path.join(SOURCE, "config", survey + ".yaml"), {}
             for name, settings in ("coarse", shipped), ("fine", config("fine.yaml", survey, arms)):
-                # no covariance K: if one fit takes a step more, K is computed elsewhere and F moves
+                # no model error: its covariance, and so F, depends on the steps that a fit takes
                 put("run.yaml", content(settings, "r") + "model_error: false\nlsf_width_error: 0\n")
                 self.fit("grid.h5", "--overwrite", "--config", tmp("run.yaml"), *files, lib=FGK)
                 every[name] = read(self.path)
@@ -190,8 +190,8 @@ class RealStars(EndToEnd):
                 self.assertLess(np.abs(b[name + "_ERR"] / a[name + "_ERR"] - 1).max(), 0.02, name)
 
     def test_what_labels_and_velocities_cannot_be_of(self):
-        """With the shipped libraries: stars with added Balmer emission, which lowers Teff of G
-        stars by 480 K, and two white dwarfs."""
+        """With the shipped libraries RVS_WARN marks stars with added Balmer emission, which lowers
+        Teff of G stars by 480 K, and two white dwarfs."""
         shining = []
         for path, star in zip(self.stars, self.cameras["VRAD"]):
             with pyfits.open(path) as hdus:
@@ -323,8 +323,8 @@ class RealStars(EndToEnd):
         self.assertGreater(few["RCHISQ_TOT"][0], 1.3 * coadd["RCHISQ_TOT"][0])
 
     def test_m_dwarfs(self):
-        """With libraries fgk, oba and m, Teff of M dwarfs agree with LAMOST's types (good to 100
-        to 200 K) and a velocity with SDSS's.  A K5 dwarf's guess is best in m, its fit in fgk."""
+        """With libraries fgk, oba and m, Teff of M dwarfs agrees with LAMOST's types (good to 100
+        to 200 K) and one velocity with SDSS's.  A K5 dwarf's guess is best in m, its fit in fgk."""
         fgk, *more = [os.path.join(SOURCE, "libraries", n + ".h5") for n in ("fgk", "oba", "m")]
         more = [word for path in more for word in ("--library", path)]
         types = {"005": 3850, "015": 3660, "049": 3850, "071": 3850, "190": 3850, "232": 3850,
@@ -372,9 +372,9 @@ class RealStars(EndToEnd):
         self.assertTrue((np.abs(one["VRAD"] - one["VRAD"].mean()) < 2.5 * one["VRAD_ERR"]).all())
 
     def test_two_stars_of_lamost_at_medium_resolution(self):
-        """Both velocities of KIC 8098300 are within 3 km/s of cross-correlation: in a fit of one
-        night, of two nights that each show both stars, and of three nights of blended lines.  The
-        row of all nights does not depend on the start; -2 ln L depended on it by 10 and 250."""
+        """Velocities of both stars of KIC 8098300 are right: to 5 km/s in a fit of one night, to 8
+        km/s in fits of two or five nights.  Lines of the last three nights are blended; there the
+        limit is five errors.  The row of five nights does not depend on the start."""
         start = pyfits.BinTableHDU.from_columns([pyfits.Column(name, "D", array=[x]) for name, x in {
             "RA": 292.0587, "DEC": 43.9253, "VRAD": 0, "VSINI": 10, "TEFF": 5800, "LOGG": 4.4, "FEH": -0.2,
             "ALPHAFE": 0}.items()])
@@ -408,7 +408,7 @@ class RealStars(EndToEnd):
         """Velocity of an exposure against the file's own coadd, and its error, without a template.
 
         Least squares of the exposure's pixels above 4000 A: the model is the shifted spline of the
-        coadd times a polynomial of degree 8.
+        coadd times a polynomial of degree 8.  The scatter of residuals gives the error.
         """
         coadd, one = hdus["COADD"].data, hdus[name].data
         good = coadd["ivar"] > 0
@@ -428,7 +428,7 @@ class RealStars(EndToEnd):
         values = np.array([chisq(v) for v in grid])
         i = int(np.clip(np.argmin(values), 2, len(grid) - 3))
         a, b, _ = np.polyfit(grid[i - 2:i + 3], values[i - 2:i + 3], 2)
-        # error by the residuals' scatter; the shift is low by 1 / n, as the coadd has n exposures
+        # the coadd includes this exposure, one of n, so the shift is only 1 - 1 / n of the true one
         return -b / (2 * a), np.sqrt(values.min() / len(loglam) / a)
 
     def velocities(self, channel, exposures):
@@ -467,7 +467,7 @@ class RealStars(EndToEnd):
             self.assertLess(chisq, 18.5 if channel == "b" else 22.5)
             self.assertTrue((np.abs(one - joint)[~off] < 3 * error[~off]).all())
             if channel == "b":
-                # the two wrong exposures against the others, by fit and by shift against the coadd
+                # velocities of the two wrong exposures relative to the others, found in two ways
                 by_fit = one[off] - centre
                 by_shift = shift[off] - np.average(shift[~off], weights=shift_error[~off]**-2)
                 self.assertTrue((by_fit < -3 * error[off]).all())

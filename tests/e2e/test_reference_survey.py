@@ -24,7 +24,7 @@ def fitted(kind):
 
 
 def survey(kind):
-    """The fit of a kind with its truth and rvspecfit's fit; a test may change it."""
+    """Return a new object: the fit with rotation kernel `kind`, its truth and rvspecfit's fit."""
     found = validate_survey.Survey(fitted(kind), DATA)
     assert found.setting("rotation_kernel") == kind
     return found
@@ -88,7 +88,7 @@ class ReferenceSurvey(EndToEnd):
         for name, value, good in found:
             with self.subTest(name):
                 self.assertTrue(good, value)
-        # STATUS, fitted, likelihood; two scatters of five parameters, over all and in four bins
+        # 3 criteria of all stars; 2 scatters of 5 parameters, of all stars and in 4 bins of S/N
         self.assertEqual(len(found), 3 + 2 * 5 * (1 + 4))
 
     def test_likelihood_is_the_best_known(self):
@@ -129,7 +129,7 @@ class ReferenceSurvey(EndToEnd):
         self.assertLess(off.max(), 0.1)
         self.assertLess(abs(np.median(worse)), 0.02)
         self.assertLess(np.abs(worse).max(), 2.5)
-        # templates of 1.06 A are broader than the rows, of which only the shift remains
+        # templates of 1.06 A are broader than the matrix's rows, which can only shift the templates
         miles, _ = miles_library("miles.h5", data("real/miles/miles_v9.1_packed.fits.gz"))
         put("miles.yaml", "arms: [{name: opt, min: 4500, max: 7300}]\n")
         found = []
@@ -173,7 +173,7 @@ class ReferenceSurvey(EndToEnd):
 
 
 class SmoothRotation(EndToEnd):
-    """The default rotation: v sin i is nearer to the truth, all else is as good."""
+    """The default, smooth rotation kernel gives better v sin i than the linear kernel."""
 
     def setUp(self):
         self.smooth, self.linear = survey("spline"), survey("linear")
@@ -205,7 +205,7 @@ class SmoothRotation(EndToEnd):
             self.assertLess(abs(smooth), 0.6 * abs(rvspecfit))
 
     def test_rotating_stars_are_more_likely(self):
-        """-2 ln L of the 38 stars above 15 km/s; 1 is one error of one parameter."""
+        """The smooth kernel lowers -2 ln L of 38 stars above 15 km/s by over 100 together."""
         at = self.smooth.truth["VSINI"] >= 15
         gain = self.linear.fit["M2LL"][at] - self.smooth.fit["M2LL"][at]
         print(f"-2 ln L lower by {gain.sum():.1f} for {at.sum()} stars, {gain.min():.2f} to "
@@ -266,7 +266,7 @@ class Reference(EndToEnd):
         # minimizers stop within a tenth of an error of each other.
         far = np.abs(both["VRAD_ours"] - both["VRAD_theirs"]) / both["VRAD_ERR_theirs"]
         self.assertLess(np.percentile(far, 80), 0.1)
-        # the S/N that the file states is a median over other pixels: a few per cent
+        # SCORE is a median over other pixels, so it differs from SN_R by a few per cent
         np.testing.assert_allclose(good["SN_R"], good["SCORE"], rtol=0.1)
 
     def test_every_column_of_rvspecfit_is_there(self):
@@ -314,7 +314,7 @@ class Reference(EndToEnd):
         self.assertVerified(*products, *new)
 
     def test_exposures_fitted_together(self):
-        """One row of RVTAB; FIBERMAP has the first exposure's row; each exposure has a model."""
+        """A star with two exposures has one row in rvtab (also in FIBERMAP), and two in rvmod."""
         def edit(hdus):
             for table in ("FIBERMAP", "SCORES", "EXP_FIBERMAP"):
                 for name in {"TARGETID", "TARGET_RA", "TARGET_DEC"} & set(hdus[table].data.names):

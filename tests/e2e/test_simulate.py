@@ -384,7 +384,7 @@ class Refusals(Simulate):
 
 
 class Shipped(Simulate):
-    """Without --library: the shipped library in DESI's arms, with draws of its model error."""
+    """Without --library the shipped library is used, in DESI's arms, with its model error."""
 
     def test_arms_errors_and_a_fit(self):
         few = ["--stars", 12, "--per-file", 6, "--seed", 3, "--sn", "20,100"]

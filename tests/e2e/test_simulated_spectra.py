@@ -128,7 +128,7 @@ class Model(ProgramTest):
         self.assertTrue((fits["STATUS"] == FITTED).all())
         n_pix = sum(fits[f"NPIX_{arm}"] for arm in "BRZ")
         print(f"chi-square a pixel: at most {(fits['CHISQ_TOT'] / n_pix).max():.1e}")
-        # the fit's float32: 1e-6 of the flux, which has an error of at least 1e-4
+        # float32 in the fit is off by 1e-6 of the flux, whose error is at least 1e-4
         self.assertLess((fits["CHISQ_TOT"] / n_pix).max(), 1e-3)
         for name in ("VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE"):
             off = np.abs(fits[name] - truth[name]) / fits[name + "_ERR"]
@@ -276,7 +276,7 @@ class Instrument(ProgramTest):
         mask, dead, flux = (np.concatenate([part(arm).ravel() for arm in pixels]) for part in (
             lambda arm: arm[2], lambda arm: arm[1] == 0, lambda arm: arm[0]))
         self.assertLessEqual(set(mask), {0, 4})  # desispec's COSMIC is bit 2
-        # bad pixels come in runs; mean square / mean of the runs' lengths is 2.33 and 5.1
+        # bad pixels come in runs: their number's variance is 2.33 or 5.1 times Poisson's
         for found, spread in (((mask != 0).sum(), 2.4), (dead.sum(), 5.2)):
             self.assertLess(abs(found - 0.001 * len(mask)), 5 * np.sqrt(spread * 0.001 * len(mask)))
         self.assertFalse(flux[dead].any())

@@ -139,7 +139,7 @@ class Selection(ProgramTest):
             for name, unit in GAIA.items():
                 np.testing.assert_array_equal(catalog[name], hdus["FIBERMAP"].data[name])
                 self.assertEqual(out["catalog"][name].attrs["unit"].decode(), unit)
-        # an adaptive pixel belongs to the pixel of nside 64 around it, unless it is larger
+        # HEALPIX is the pixel of nside 64 around a smaller pixel, and -1 for a larger pixel
         for nside, pixel, wanted in ((256, 435897, 27243), (16, 1702, -1), (64, 27247, 27247), (96, 5, -1)):
             unique = pixel + 4 * nside**2
             for header in ([("HPXPIXEL", pixel), ("HPXNSIDE", nside)], [("SPGRP", "uniqpix"), ("SPGRPVAL", unique)],

@@ -35,7 +35,7 @@ def wavelengths(arm):
 
 
 def spectrum(label, arm, wave=None):
-    """Flux of a continuum of 1: lines of 2.5 pixels (sigma) whose strengths follow the labels."""
+    """Flux with a continuum of 1 and lines of sigma 2.5 pixels; labels set the lines' strengths."""
     x = np.array([(label[0] - 5500) / 1000, label[1] - 3.5, label[2] + 0.7])
     strength = 0.2 * np.exp(SLOPE[arm][:, :3] @ x + SLOPE[arm][:, 3] * x[0] ** 2)
     z = (np.log(wavelengths(arm) if wave is None else wave)[:, None] - LINES[arm]) / (2.5 * LN_STEP)
@@ -145,7 +145,7 @@ class TrainFunctions(ProgramTest):
         self.assertNotIn("report", out)
         for i, arm in enumerate(ARMS):
             flux = np.array([spectrum(x, arm) for x in all_nodes()]).astype("f4").astype("f8")
-            # all 124 components of 125 models: what is left are float32 weights and values
+            # with all 124 components of 125 models only float32 weights and values cause errors
             self.assertLess(abs(emulate(tmp("linear.h5"), all_nodes(), i) / flux - 1).max(), 3e-6)
             nodes = (np.log10(NODES[0]), NODES[1], NODES[2])
             scipy = RegularGridInterpolator(nodes, np.log(flux).reshape(5, 5, 5, -1))
@@ -241,7 +241,7 @@ class TrainFunctions(ProgramTest):
             # errors of the fit go with the noise
             np.testing.assert_allclose(value[0, :, 2] / value[1, :, 2], 5, rtol=0.25)
             if is_good:
-                # 25 spectra give 1.48 MAD to 23 %; the extremes of eight reach 2.5 times that
+                # 1.48 MAD of 25 spectra has an error of 23 %, the worst of eight 2.5 times this
                 ratio = value[:, :, 1] / value[:, :, 2]
                 self.assertTrue(((ratio > 0.4) & (ratio < 2)).all(), out)
                 self.assertLess((value[0, :, 4] / value[0, :, 1]).max(), 0.2)
@@ -288,7 +288,7 @@ class TrainFunctions(ProgramTest):
         np.testing.assert_allclose(one, two, rtol=1e-6)
 
     def test_fit(self):
-        """Fits with each of these libraries find the labels and velocities of made-up stars."""
+        """Fits find labels and velocities of made-up stars with each kind of emulator."""
         truth = np.array([[5100, 3.1, -1.0], [5500, 4.2, -0.3], [6000, 4, -0.8]])
         vrad = np.array([30.0, -80.0, 0.0])
         rng = np.random.default_rng(SEED + 3)

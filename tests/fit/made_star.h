@@ -126,7 +126,7 @@ static inline double made_lack_aa(const mill_library *lib, const made_segment *s
   return lack;
 }
 
-/** Natural cubic spline through y [n] at knots x [n], uniform in ln x, evaluated at `at`. */
+/** Natural cubic spline at `at`, from y and second derivatives at n knots x, uniform in ln x. */
 static inline double made_spline(int n, const double *x, const double *y, const double *second,
                                  double at)
 {
@@ -333,7 +333,7 @@ static inline double made_continuum(const mill_fit_settings *set, const made_seg
   return (double)(float)value; /* as stored */
 }
 
-/** One segment's -2 ln L by least squares; model [n_pix] in units of sigma. */
+/** Return a segment's -2 ln L by least squares; write its best model / sigma to model [n_pix]. */
 static inline double made_project(const mill_fit_settings *set, const made_segment *s,
                                   const ref_prepared *prepared, const double *templ, double *model)
 {

@@ -11,7 +11,7 @@ MILL_TEST(an_unusable_arm_is_left_out)
 {
   make_stars(2, 30, 60);
   static float model[2 * MADE_MAX_SEG * MADE_MAX_PIX];
-  /* arm 1 of star 0: its only exposure is masked; of star 1: one of two exposures is NaN */
+  /* in arm 1 star 0 has one exposure, which is masked; star 1 has two, of which one is NaN */
   for (int p = 0; p < star[0].segment[1].n_pix; p++)
     star[0].segment[1].mask[p] = 4;
   for (int p = 0; p < star[1].segment[2].n_pix; p++)
@@ -155,7 +155,7 @@ MILL_TEST(elements_have_flags_of_their_own)
   enum { MG = 3, N = 4 };
   static const double abundance = 0.3;
   const struct {
-    double max_err, prior, outside, misfit; /* of a prior; mapped; in sigma */
+    double max_err, prior, outside, misfit; /* prior: sigma; outside: mapped; misfit: in sigma */
     int fixed, flag;
   } row[] = {{.flag = 0},
              {.max_err = 1e-4, .flag = MILL_ELEMENT_WEAK},
@@ -183,7 +183,7 @@ MILL_TEST(elements_have_flags_of_their_own)
       fit(N, result[is_element]);
       for (int i = 0; i < N; i++) {
         const mill_fit_result *r = &result[is_element][i];
-        /* MG beyond a facet moves the other labels by 2 to 6 errors, so the row gets HULL too */
+        /* MG outside the hull moves the other labels by 2 to 6 errors, so the row gets HULL too */
         const int at_hull = row[k].outside > 0;
         assert_int_equal(r->label_flag[MG], is_element ? row[k].flag : MILL_ELEMENT_NONE);
         assert_int_equal(r->warn, at_hull ? MILL_WARN_HULL : 0);

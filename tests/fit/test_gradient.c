@@ -23,8 +23,8 @@ static void begin(int kind, int n_label, int n_exposure, int with_matrix, double
   }
 }
 
-/** One of every kind.  tests/src/pipeline compares the emulators of made_template with the
- *  definitions of splines and radial functions. */
+/** One emulator of every kind.  tests/src/pipeline compares made_template's splines and radial
+ *  functions with their definitions. */
 static const int emulators[] = {MILL_EMULATOR_MLP, MILL_EMULATOR_GRID, MILL_EMULATOR_RBF};
 
 /** Each arm but the first with a velocity of its own. */
@@ -177,8 +177,8 @@ static void compare_gradient(int at_zero)
       found = at_zero && j == 1 ? forward(theta, j, step) : richardson(value, theta, j, step);
       if (j >= fx.lib.n_label + 2) /* priors are no part of a Jacobian's answer */
         found -= 2 * theta[j] / pow(fx.set.velocity_offset_sigma_km_s, 2);
-      /* Differences have the noise 1e-9 |F| / step.  A pixel's place in a grid interval is float32:
-       * its rounding, 6e-8, adds noise to the difference and the gradient by a velocity. */
+      /* Differences have the noise 1e-9 |F| / step.  A pixel's position in a grid interval is
+       * rounded to float32 (6e-8), which adds noise to both derivatives by velocity. */
       const double unit = fmax(sqrt(eval.hess[j * np + j]), fabs(eval.grad[j]));
       worst = fmax(worst, fabs(eval.grad[j] - found) / unit);
       assert_close(eval.grad[j] / unit, found / unit, 2e-5);
@@ -259,7 +259,7 @@ static void compare_curvature(int kind, int offsets)
       made_template(&fx.lib, fx.set.rotation, s, at, templ);
       made_project(&fx.set, s, &prepared, templ, model);
       for (int j = 0; j < np; j++) {
-        /* V_j = (dt/dtheta_j) (P a), P a = model / t; template by central differences */
+        /* V_j = (dt/dtheta_j) (model / t), with central differences of the template t */
         double x[MAX_PAR], up[MADE_MAX_PIX], down[MADE_MAX_PIX];
         const double h = 3e-3 / sqrt(eval.hess[j * np + j]);
         moved(fx.truth, j, h, x);

@@ -85,7 +85,7 @@ static void matrix_for_sigma(const made_star *from, made_star *to)
   }
 }
 
-/** Matrix and sigma leave out different numbers of pixels at the ends: mask more than either. */
+/** Mask more pixels at the ends than a fit leaves out there, with a sigma or with a matrix. */
 static void mask_ends(made_star *s)
 {
   for (int i = 0; i < s->n_segment; i++)
@@ -114,7 +114,7 @@ MILL_TEST(sigma_equals_the_matrix_of_the_same_gaussian)
     evaluate(&star[0], at, MILL_REQ_TANGENTS, &a, &ra);
     evaluate(&with_matrix, at, MILL_REQ_TANGENTS, &b, &rb);
     assert_int_equal(ra.n_pix_tot, rb.n_pix_tot);
-    /* A part of sigma blurs the templates on their grid, more exactly than the matrix blurs pixels.
+    /* Sigma blurs the templates partly on their grid; a matrix blurs their pixels, less exactly.
      * F differs by 1e-3 where residuals are as large as the noise. */
     assert_close(a.f, b.f, 5e-3 + 1e-5 * fabs(b.f));
     for (int j = 0; j < N_PAR; j++) {
@@ -177,8 +177,8 @@ MILL_TEST(templates_become_what_a_dense_convolution_makes)
   check_noise_free(0.8, through_the_change, 0, 1e-6);
   check_noise_free(1.2, about_one, 0, 1e-7);
   check_noise_free(1.2, through_the_change, 0, 5e-6);
-  /* Pixels that are missing in the wavelengths: no line-spread function crosses the gap, and the
-   * pixels next to it keep their width.  The limits are the same as without gaps. */
+  /* If the wavelengths skip pixels, no line-spread function crosses the gap, and the pixels next
+   * to it keep their width.  The limits are the same as without gaps. */
   check_noise_free(0.8, about_one, 1, 1e-8);
   check_noise_free(0.8, through_the_change, 1, 1e-6);
   check_noise_free(1.2, about_one, 1, 1e-7);
@@ -246,7 +246,7 @@ MILL_TEST(pixels_with_an_invalid_sigma_are_not_fitted)
     assert_int_equal(result[1][i].info & MILL_INFO_LSF_UNUSABLE, 0);
   }
   assert_near(result[0], 1); /* 10 of 700 pixels change a parameter by little of its error */
-  /* masked pixels give nearly the same fit: bad pixels have a sigma 1000 times as large */
+  /* masks give nearly the same fit: both make the sigma of these pixels 1000 x the median flux */
   static mill_fit_result spoiled[3];
   memcpy(spoiled, result[1], sizeof spoiled);
   fit_both(3, mask_the_same);
@@ -280,7 +280,7 @@ static void narrow_60(made_segment *s)
   s->sigma_aa[60] = 0.01f;
 }
 
-/* For pixels of 0.7 A templates of 0.5 A are blurred, if the sharpest fitted pixel allows it. */
+/* Templates of 0.5 A are broadened for pixels of 0.7 A.  One small sigma must not limit this. */
 MILL_TEST(a_single_sigma_does_not_change_the_other_pixels)
 {
   for (int how = 0; how < 3; how++) { /* pixel 60 has a mask, has no weight, or is fitted */
@@ -291,7 +291,7 @@ MILL_TEST(a_single_sigma_does_not_change_the_other_pixels)
         star[i].segment[k].ivar[60] *= how == 1 ? 0 : 1;
       }
     fit_both(3, narrow_60);
-    /* the pixel's own flux has 1/350 of an arm's information: 0.05 errors; 0.2 is 4 times this */
+    /* one of 350 pixels moves results by sqrt(1/350) = 0.05 errors; the limit is four times this */
     assert_near(result[0], how < 2 ? 1e-3 : 0.2);
   }
 }
@@ -356,7 +356,7 @@ static void as_matrix(made_segment *s)
   *s = with_matrix.segment[0];
 }
 
-/* Templates of 0.5 A are broader than a matrix of 0.3 A: nothing is left of the matrix. */
+/* Templates of 0.5 A are broader than a matrix of 0.3 A, which then blurs nothing. */
 MILL_TEST(a_matrix_narrower_than_templates_is_told_and_changes_nothing)
 {
   make_few(0.5);
@@ -376,7 +376,7 @@ MILL_TEST(a_matrix_narrower_than_templates_is_told_and_changes_nothing)
     assert_int_equal(result[1][i].info & (MILL_INFO_LSF_NARROW | MILL_INFO_LSF_UNUSABLE), 0);
 }
 
-/** as_empty_matrix spoils every ninth row, or all (empty > 1), by 0 (empty is even) or NaN. */
+/** as_empty_matrix writes 0 if this is even, else NaN: below 2 to every ninth row, else to all. */
 static int empty;
 
 static void as_empty_matrix(made_segment *s)

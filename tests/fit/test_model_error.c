@@ -235,7 +235,7 @@ static double weight_of(const made_segment *s)
   return prepared.n_good * (1 + pow(fmax(prepared.sn, 0), 2));
 }
 
-/** Sum of the weights of an arm's segments in the range of s, divided by the weight of s. */
+/** Sum of the weights of an arm's segments within the wavelengths of s, over the weight of s. */
 static double share_of(const made_segment *s)
 {
   double sum = 0;
@@ -324,7 +324,7 @@ MILL_TEST(pieces_of_an_arm)
   compare_dense(place, 2e-3, 2e-5);
 }
 
-/** An error of the width of a sigma or a matrix, with and without the library's model error. */
+/** Sigmas or matrices have a width error, with and without the library's model error. */
 MILL_TEST(width_of_the_line_spread_function)
 {
   for (int kind = 0; kind < 4; kind++) {
@@ -348,7 +348,7 @@ MILL_TEST(width_of_the_line_spread_function)
     if (kind > 1)
       assert_ok(test_library_add_sky(&fx.lib));
     open_pipeline();
-    /* width errors change pixels by a few sigma; the template's T'' is good to 1 % */
+    /* width errors change pixels by a few sigma; the template's second derivative is off by 1 % */
     compare_dense(place, 0.2, 0.01);
     compare_dense(fx.truth, 0.2, 0.01);
   }

@@ -44,7 +44,7 @@ MILL_TEST(optimizers_agree)
   static const char *const name[3] = {"hybrid", "nelder-mead", "levenberg-marquardt"};
   for (int o = 0; o < 3; o++)
     printf("%s: %.1f values and %.1f Jacobians a star\n", name[o], evaluations[o], jacobians[o]);
-  /* 3 and 69 are usual; a simplex in plain units, not along axes of the curvature, needs 430 */
+  /* hybrid needs 3 values, the simplex 69; along the parameters' axes it would need 430 */
   assert_true(evaluations[0] <= 5 && evaluations[1] <= 85);
 }
 

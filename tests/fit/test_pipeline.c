@@ -42,7 +42,7 @@ MILL_TEST(results_do_not_depend_on_slots_threads_or_order)
   compare_runs();
 }
 
-/* The same with splines in one arm, radial functions in the next, a network in the third. */
+/* One arm has splines, the next radial functions, the third a network. */
 MILL_TEST(results_of_other_emulators_do_not_depend_on_slots_threads_or_order)
 {
   const mill_library plain = lib;
@@ -208,13 +208,13 @@ MILL_TEST(velocity_offsets_are_found)
         assert_close(free->vrad_km_s + found, free->vrad_arm_km_s[a], 0.05 * err);
         if (i == 0) /* the prior outweighs the arms */
           continue;
-        /* err is at least that of both arms' velocities; labels and v sin i add to it */
+        /* err has both arms' velocity errors in quadrature, and parts from labels and v sin i */
         assert_true(err > 0.98 * hypot(free->vrad_arm_err_km_s[0], free->vrad_arm_err_km_s[a]));
         chi2 += pow((found - (shift[a] - shift[0])) / err, 2);
         n++;
       }
     }
-    /* an offset held at 0 is no offset, within the noise of two polishes: 1e-3 in F */
+    /* an offset held at 0 gives the fit without offsets, but F of two polishes differs by 1e-3 */
     assert_close(stiff->m2ll, none->m2ll, 0.01);
     assert_close(stiff->vrad_km_s, none->vrad_km_s, 0.05 * none->vrad_err_km_s);
     assert_close(stiff->vrad_err_km_s / none->vrad_err_km_s, 1, 0.01);
@@ -298,7 +298,7 @@ MILL_TEST(rotation_is_never_negative)
           assert_int_equal(unresolved, v * v < 2 * 2 * rise * sigma);
         }
       }
-      /* without rotation half the optima lie below zero, one of 40 two errors above it */
+      /* stars do not rotate: v sin i is 0 for half of them, above two errors for one in 40 */
       assert_true(n_zero >= 4 && n_zero <= 17);
       assert_true(n_unresolved >= 17);
     }
@@ -319,8 +319,8 @@ MILL_TEST(hull_is_respected)
     for (int i = 0; i < 8; i++) {
       const mill_fit_result *r = &result[o][i];
       assert_int_equal(r->status, MILL_STATUS_FITTED);
-      /* Outside, -2 ln L falls by some 50 per unit of hull_dist.  The penalty is 1e4 hull_dist^2
-       * (10 N_pix N_arm = 1e4), so the sum is least at 50 / 2e4. */
+      /* Outside the hull, -2 ln L falls by some 50 per unit of hull_dist, before the penalty of
+       * 1e4 hull_dist^2 (10 N_pix N_arm = 1e4).  So the sum is least at hull_dist = 50 / 2e4. */
       assert_close(r->hull_dist, 0, 5e-3);
       if (r->hull_dist > 0)
         assert_true(r->warn & MILL_WARN_HULL);
@@ -400,9 +400,9 @@ MILL_TEST(covariance_is_symmetric_positive_and_holds_the_errors)
   }
 }
 
-/** Compute half the second derivatives of -2 ln L at x, array `a` [N_PAR][N_PAR], by differences
- *  with steps `step` [N_PAR].  unresolved 1: the parameter u of kernels/math/rotation.h replaces
- *  v sin i; its centre is at least two steps from 0. */
+/** Write half the second derivatives of -2 ln L at x to a [N_PAR][N_PAR], by differences with
+ *  steps `step` [N_PAR].  If `unresolved` is 1, the parameter u of kernels/math/rotation.h replaces
+ *  v sin i, and is at least two steps above 0. */
 static void curvature(const made_star *s, const double *x, const double *step, int unresolved,
                       double *a)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Any number of wavelength sets: stars with grids of their own have the same bits whatever is in
- * the batch and however small the cache is.  Memory is bounded; full memory changes no row. */
+/* Stars may have any number of wavelength sets.  A star's row has the same bits with any other
+ * stars in the batch and with any size of the cache, whose memory is bounded. */
 #include "tests/mill_test.h"
 
 enum { SEED = 1964, N_STAR = 36, N_SHARED = 12, N_LABEL = 3, N_ARM = 3 };
@@ -150,7 +150,7 @@ static int filling_source(void *context, mill_star **out)
 }
 
 /** The third star equals the second.  Slot 0 is free first, but has too little memory.  So the
- *  third star waits for slot 1, where the turns of both libraries must begin again. */
+ *  third star waits for slot 1, where the fits with both libraries must begin again. */
 MILL_TEST(a_star_in_another_slot_has_the_same_row)
 {
   static made_star dark;
@@ -180,7 +180,7 @@ MILL_TEST(a_star_in_another_slot_has_the_same_row)
   assert_int_equal(mill_pipeline_accepts(pipeline, &raw[1].segment[0]), MILL_ERR_RANGE);
 }
 
-/** The third star, which has more segments, never fits: it gets a row, and the fourth is fitted. */
+/** The third star has more segments than memory holds: its row says so, the fourth is fitted. */
 MILL_TEST(a_star_larger_than_memory_costs_its_row)
 {
   mill_backend backend = *mill_backend_cpu(NULL);

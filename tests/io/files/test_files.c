@@ -105,7 +105,7 @@ static void write_lock(const char *text, long age_s)
   assert_int_equal(utimensat(AT_FDCWD, lock_path, times, 0), 0);
 }
 
-/* Write to out the lock text of this process, with one line replaced (NULL: none). */
+/* Write this process's lock text to out.  The line named `line` (NULL: none) gets `value`. */
 static void own_lock_but(const char *line, const char *value, char out[1024])
 {
   mill_lock lock = {.path = ""};

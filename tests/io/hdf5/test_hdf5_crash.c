@@ -23,7 +23,7 @@ static void make_file(const char *path)
   assert_true(file >= 0 && H5Gclose(group) >= 0 && H5Fclose(file) >= 0);
 }
 
-/* A result that is continued is written to, so it may not link elsewhere. */
+/* A run that continues a result writes to it.  So the result must not keep data in other files. */
 MILL_TEST(other_storage)
 {
   const hsize_t dim = 100;

@@ -374,7 +374,7 @@ MILL_TEST(documentation_has_the_same_columns)
 {
   assert_ok(mill_columns_fits(&lib, lib.path, MILL_WITH_ANY_FIT, &columns));
   check_documented("fits columns");
-  /* of a sample only the posterior's columns are documented; --draws 1 stands for any number */
+  /* formats.md lists only the columns POST_* of `starmill sample`, as they are with --draws 1 */
   assert_ok(mill_columns_fits(&lib, lib.path, MILL_WITH_POSTERIOR | MILL_WITH_DRAWS(1), &columns));
   int n = 0;
   for (int i = 0; i < columns.n_column; i++)

@@ -14,7 +14,7 @@ static mill_library lib;
 static mill_config config;
 static mill_spectra_settings settings;
 
-/* ---- a format of our own: what its read hands over is set by each test ---- */
+/* ---- `toy`, a format for tests: each test sets the channels that toy_read hands over ---- */
 
 static struct toy {
   int n_channel;
@@ -234,7 +234,7 @@ MILL_TEST(which_pixels_go_to_which_arm)
       /* arms that are narrowed: an end belongs to its arm */
       {"coadd", NULL, 7, narrowed, {{4000, 5001}, {r, r_z}, {r_z, 8001}}},
       {"b", NULL, 7, narrowed, {{4000, 5001}}},
-      /* z is set to channel RED and gets red whole; coadd is cut between b and r */
+      /* arm z reads channel RED alone, so it gets all of `red`; arms b and r share `coadd` */
       {"coadd", "red", 7, named, {{b, b_r}, {b_r, r_end}, {z, z_end}}}};
   for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
     int n_segment = 0;
@@ -262,8 +262,8 @@ MILL_TEST(which_pixels_go_to_which_arm)
 
 MILL_TEST(short_pieces_are_left_out)
 {
-  /* The piece in r has 19 or 20 pixels; the continuum has 10 functions and needs 20 pixels.  19
-   * pixels are left out if there is a piece in b.  Alone they stay: the pipeline reports them. */
+  /* The piece in r has 19 or 20 pixels; the continuum has 10 functions and needs 20 pixels.  A
+   * piece of 19 is left out if b has a piece; else it stays, and the pipeline reports it. */
   for (int k = 0; k < 4; k++) {
     const int n = 19 + k % 2, with_b = k / 2;
     const double begin_aa = moved(5600, 1000), middle_aa = (begin_aa + moved(6000, -1000)) / 2;
@@ -316,7 +316,7 @@ MILL_TEST(policy_of_the_line_spread_function)
         else /* sigma of a Gaussian is its FWHM / 2.3548; float32 */
           assert_close(s->sigma_aa[k], wave[k] / 1800 / sqrt(8 * log(2)), 1e-7 * wave[k] / 1800);
     }
-  /* an arm's own resolving power, or its FWHM at all wavelengths, goes before the general one */
+  /* an arm's own resolving power or FWHM (the same at all wavelengths) replaces the general one */
   lib.arm[ARM_R].template_sigma_aa = 0.5;
   config.lsf = MILL_LSF_RESOLVING_POWER;
   config.n_arm = 1;

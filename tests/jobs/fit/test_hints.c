@@ -96,8 +96,8 @@ MILL_TEST(what_counts)
 
 /* --- a median of +-83 km/s shows a mistaken medium, other medians do not --- */
 
-/* n velocities at the quantiles (i + 1/2) / n of a logistic distribution.  Its scale s gives it
- * the quartiles of a normal distribution: 0.6745 sigma = ln(3) s. */
+/* Return mill_medium_shift of n velocities.  They are the quantiles (i + 1/2) / n of a logistic
+ * distribution with the quartiles of a normal distribution: ln(3) scale = 0.6745 sigma. */
 static int sign_of(int n, double mean, double sigma)
 {
   const double scale = 0.6744897501960817 * sigma / log(3.0);

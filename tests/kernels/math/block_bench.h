@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** One arm, one segment and a work space by hand, for tests of block functions. */
+/** One arm, one segment and a work space, made without a pipeline, to test block functions. */
 #pragma once
 
 #include <string.h>

@@ -31,7 +31,7 @@ MILL_TEST(continuum_functions_match_numpy)
   compare_continuum(MILL_CONT_CHEBYSHEV, 6, ref_continuum_chebyshev_6);
 }
 
-/* npoly functions, or more for a wide arm; at most half its pixels, and MILL_MAX_CONT. */
+/* A segment has npoly functions, a wide one more, but at most half its pixels and MILL_MAX_CONT. */
 MILL_TEST(number_of_functions)
 {
   mill_fit_settings set = {.n_cont = 10};
@@ -146,7 +146,7 @@ MILL_TEST(weights_sum_to_one_and_slopes_to_zero)
           sum += k ? 2 * weight : weight;
         slopes += k ? 2 * slope : slope;
       }
-      /* at most half^2 roundings of half + 1 weights, and the smooth kernel's quadrature */
+      /* sums are off by half^2 roundings of half + 1 weights, and the smooth kernel's quadrature */
       const double tolerance = 1e-13 + 2.3e-16 * half * half;
       assert_close(sum, 1, tolerance);
       assert_close(slopes, 0, tolerance);
@@ -165,9 +165,9 @@ MILL_TEST(no_rotation_is_the_identity_with_a_slope_from_above)
     assert_int_equal(mill_rotation_half_width(kind, 0), 0);
     assert_int_equal(mill_rotation_slope_half_width(kind, 0), reach);
     for (int k = 0; k < 5; k++) {
-      /* r: v sin i in grid points, below 1.  Weights of the linear kernel are linear in r, those
-       * of the smooth kernel in r^2 / 2.  Their next term is at most 0.05 r^4: the rotation
-       * profile's fourth moment / 24, times 28/3, the largest weight of a fourth derivative. */
+      /* r: v sin i in grid points, below 1.  Weights of the linear kernel are linear in r; those of
+       * the smooth kernel have terms in r^2 / 2 and r^4.  The r^4 term is at most 0.05 r^4: the
+       * rotation profile's fourth moment / 24, times 28/3 (largest weight of a 4th derivative). */
       const double r = 1e-3, by = kind == MILL_ROT_LINEAR ? r : 0.5 * r * r;
       const double next = kind == MILL_ROT_LINEAR ? 0 : 0.05 * pow(r, 4);
       mill_rotation_weight(kind, 0, k, &weight, &slope);
@@ -205,8 +205,8 @@ MILL_TEST(inner_parameter_of_rotation)
       assert_close(mill_vsini_outer(kind, u) / v, 1, 1e-14);
       const double slope =
           (mill_vsini_outer(kind, u + h) - mill_vsini_outer(kind, u - h)) / (2 * h);
-      /* the difference is off by rounding / h and, by its third derivative, a relative
-       * (h / u)^2 / 8 (u below the softening) */
+      /* The difference is off by rounding / h and by the third derivative: a relative
+       * (h / u)^2 / 8 where v is proportional to sqrt(u), at u below MILL_VSINI_SOFT. */
       assert_close(mill_vsini_outer_slope(kind, u) / slope, 1, 1e-8);
       /* the chain rule that the Jacobian uses */
       const double per = 0.06, r = v * per, e = 1e-5;
