@@ -108,6 +108,7 @@ static void identify_rows(const char *path, mill_file_index *index)
     const char *given = row->identifier;
     if (given[0] && index->n_row == 1)
       continue;
+    index->named_by_file |= !given[0];
     char own[MOST + 1];
     mill_name_cut(given[0] ? given : name, given[0] ? strlen(given) : n, own, sizeof own);
     snprintf(row->identifier, SIZE, "%s:%lld", own, (long long)row->fits_row);

@@ -52,6 +52,7 @@ typedef struct mill_file_index {
   int64_t n_fits_row;     /**< spectra in the file before selection */
   int64_t file_size;
   double file_mtime;
+  int named_by_file;    /**< 1: IDENTIFIERs contain the file's name */
   int64_t rows_hash;    /**< digest that identifies the rows (mill_spectra_index) */
   const char *warning;  /**< warning for the user, static text; NULL: none */
   char *redrock;        /**< path of the redrock file with Z and SPECTYPE, owned; NULL: none */

@@ -23,6 +23,7 @@ typedef struct mill_input_file {
   char format[16];          /**< name of its mill_format; empty: unknown */
   char frame[16];           /**< frame of its wavelengths: barycentric, ... */
   int64_t rows_hash;        /**< mill_file_index.rows_hash, before joining */
+  int32_t named_by_file;    /**< mill_file_index.named_by_file */
   const char *redrock;      /**< redrock file that was read; empty: none */
   int64_t redrock_size;
   double redrock_mtime;

@@ -182,6 +182,7 @@ static int index_file(index_job *job, const char *path, int i_file, file_facts *
   facts->file.mtime = index->file_mtime;
   facts->file.n_row = index->n_row;
   facts->file.rows_hash = index->rows_hash;
+  facts->file.named_by_file = index->named_by_file;
   facts->file.redrock_size = index->redrock_size;
   facts->file.redrock_mtime = index->redrock_mtime;
   if (index->redrock)
@@ -442,9 +443,8 @@ static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_
     if (mpi->rank == first.rank)
       memcpy(inputs->wave_aa[a], mine->wave_aa, (size_t)n_first * sizeof(double));
     MILL_CHECK_MPI(MPI_Bcast(inputs->wave_aa[a], n_first, MPI_DOUBLE, first.rank, mpi->comm));
-    if (mine->first_file != INT_MAX &&
-        !same_wavelengths(n_first, inputs->wave_aa[a], mine->n_pix_first, mine->wave_aa))
-      differs = 1;
+    differs |= mine->first_file != INT_MAX &&
+               !same_wavelengths(n_first, inputs->wave_aa[a], mine->n_pix_first, mine->wave_aa);
     MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &differs, 1, MPI_INT, MPI_MAX, mpi->comm));
     MILL_CHECK_MPI(MPI_Allreduce(&n_pix, &inputs->n_pix[a], 1, MPI_INT, MPI_MAX, mpi->comm));
     if (differs) {

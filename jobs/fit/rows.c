@@ -148,18 +148,16 @@ static int compare_names(const void *a, const void *b)
   return strcmp(name[0], name[1]);
 }
 
-/* Set same [2] to two inputs with rows whose file names are equal, if there are any: IDENTIFIER has
- * no folder.  Leave out SDSS and LAMOST, whose IDENTIFIERs do not contain the file name. */
+/* Set same [2] to two inputs with equal file names and IDENTIFIERs made of these names, if there are
+ * any: IDENTIFIER has no folder. */
 static int find_same_name(const mill_inputs *inputs, const char *same[2])
 {
   int n = 0;
   MILL_OWNED const char **path = NULL;
   MILL_CHECK(MILL_ALLOC(inputs->n_file, &path));
-  for (int i = 0; i < inputs->n_file; i++) {
-    const mill_input_file *file = &inputs->file[i];
-    if (file->n_row > 0 && strcmp(file->format, "sdss") != 0 && strcmp(file->format, "lamost") != 0)
-      path[n++] = file->path;
-  }
+  for (int i = 0; i < inputs->n_file; i++)
+    if (inputs->file[i].n_row > 0 && inputs->file[i].named_by_file)
+      path[n++] = inputs->file[i].path;
   qsort(path, (size_t)n, sizeof *path, compare_names);
   for (int i = 1; i < n; i++)
     if (compare_names(&path[i], &path[i - 1]) == 0) {

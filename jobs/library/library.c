@@ -341,9 +341,10 @@ static int end_in_python(int argc, char **argv)
   MILL_TRY(mill_option_parse(table, argc, argv, NULL, text, &first));
   for (int i = 0; table->row[i].name; i++)
     if (text[i] && strcmp(table->row[i].name, "help") == 0) {
+      if (mill_python_is_other_rank()) /* rank 0 prints */
+        return 0;
       mill_option_print_help(table, NULL, stdout);
-      return mill_python_is_other_rank() ? 0
-                                         : mill_error_exit_status(mill_text_flush(stdout, "help"));
+      return mill_error_exit_status(mill_text_flush(stdout, "help"));
     }
   for (int i = 0; table->row[i].name; i++) {
     const mill_option *row = &table->row[i];

@@ -256,7 +256,7 @@ static int read_models(void *context, int n, const int *model, float *flux)
   return mill_grid_read(r->n->grid, r->arm, n, r->row, flux);
 }
 
-/* Print the result of an arm's training; the error is a root mean square. */
+/* Print the result of an arm's training. */
 static void print_arm(const run *r, const mill_train_arm_report *report)
 {
   char error[48], before[48];
@@ -267,7 +267,8 @@ static void print_arm(const run *r, const mill_train_arm_report *report)
          report->rest, report->statistics_s, state->n_epoch, report->gradient_s);
   if (report->gflop > 0)
     printf(", %.1f GFLOP/s", report->gflop / report->gradient_s);
-  printf("; rms error of %s %s", whose(r), error_text(r, report->loss, error));
+  printf("; %s error of %s %s", r->n->settings->net.loss == MILL_TRAIN_L1 ? "mean absolute" : "rms",
+         whose(r), error_text(r, report->loss, error));
   if (report->loss < report->loss_unsolved)
     printf(" (%s before the last layer was solved)", error_text(r, report->loss_unsolved, before));
   printf("\n");

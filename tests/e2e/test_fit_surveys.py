@@ -56,6 +56,15 @@ class Surveys(EndToEnd):
             for name in table:
                 self.assertEqual(alone[name][0].tobytes(), table[name][i].tobytes(), name)
 
+    def test_files_of_one_name_whose_spectra_have_names(self):
+        """test_fit_start has the warning where IDENTIFIERs contain the files' name."""
+        night = data("real/lamost-mrs/med-58408-TD230151N343645T01_sp01-015.fits.gz")
+        os.makedirs(tmp("again"), exist_ok=True)
+        done = run("fit", "--plan", "--library", os.path.join(SOURCE, "libraries", "fgk-hr.h5"), "--output",
+                   tmp("no.h5"), "--object", "lamost 58408-TD230151N343645T01-01-015", night,
+                   shutil.copy(night, tmp("again")))
+        self.assertNotIn("have the same name", done.stderr)
+
     def test_default_mask_is_desis(self):
         desi = cut("desi.fits", [3])
         self.fit("both.h5", desi, SDSS[1], status=2, says=["wave_mask", "spec-3586", "sdss"])
