@@ -29,7 +29,7 @@
 /** Head of a function that cmocka calls before or after tests. */
 #define MILL_FIXTURE(name)                int name(__attribute__((unused)) void **state)
 #define MILL_RUN_TESTS(set_up, tear_down) mill_run_tests(set_up, tear_down, NULL, NULL)
-/** Define main: set_up runs before all tests; EACH: begin before each; SEEDED: prints seed. */
+/** Define main.  set_up and tear_down run before and after all tests, begin and end around each. */
 #define MILL_TEST_MAIN(set_up, tear_down)                                                          \
   int main(void)                                                                                   \
   {                                                                                                \

@@ -20,7 +20,7 @@ static inline MILL_FIXTURE(remove_folder)
   return system(command);
 }
 
-/** The path of a file in the folder; four may be held at once. */
+/** Return the path of a file in the folder, in one of four static buffers used in turn. */
 static inline const char *in_folder(const char *name)
 {
   static char path[4][512];

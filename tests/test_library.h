@@ -191,7 +191,7 @@ static inline void test_library_hidden(const mill_emulator *net, const double *x
   }
 }
 
-/* Free net's hidden layers and keep its last layer, for a front of another kind. */
+/* Keep net's last layer, but free its hidden layers: a front of another kind replaces them. */
 static inline void test_library_keep_last(mill_emulator *net, int kind)
 {
   const int last = net->n_layer - 1;
@@ -332,7 +332,7 @@ done:
   return err;
 }
 
-/** Splines in the first arm, radial functions in the second, networks in the others. */
+/** Give the first arm splines and the second radial functions.  The others keep their networks. */
 static inline int test_library_to_mixed(mill_library *lib)
 {
   int err = MILL_OK;
@@ -378,7 +378,7 @@ done:
   return err;
 }
 
-/** Add two components of sky, lines and a continuum, to the pixels from 50 to 80 % of each arm. */
+/** Add two sky components, one of lines and one continuum, at 50 to 80 % of each arm's pixels. */
 static inline int test_library_add_sky(mill_library *lib)
 {
   enum { N = 40 };

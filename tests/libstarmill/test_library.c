@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libstarmill through its public header, against the dense second implementation of made_star.h;
- * test_library_fit.c has the fits. */
+/* Test libstarmill through its public header, against the second implementation in made_star.h.
+ * test_library_fit.c tests fits. */
 #include "tests/mill_test.h"
 
 #include <hdf5.h>
@@ -84,7 +84,7 @@ MILL_TEST(points_beyond_the_limits_are_infinite)
   }
 }
 
-/** Values at theta, at a step of parameter j to either side, and at half the step. */
+/** Compute -2 ln L at theta, then with parameter j moved by -step, step, -step / 2, step / 2. */
 static void around(const starmill_star *star, const double *theta, int j, double step,
                    double value[5])
 {
@@ -112,11 +112,11 @@ MILL_TEST(gradient_and_curvature_match_differences)
     around(fx.star[0], theta, j, step, value);
     const double wide = (value[2] - value[1]) / (2 * step), near = (value[4] - value[3]) / step;
     const double unit = fmax(sqrt(c), fabs(gradient[j]));
-    /* steps of 0.1 sigma: rounding (1e-8) is small, and (4 near - wide) / 3 leaves step^4 */
+    /* With steps of 0.1 sigma rounding is only 1e-8; (4 near - wide) / 3 is off by step^4. */
     assert_close(gradient[j] / unit, (4 * near - wide) / 3 / unit, 1e-4);
   }
-  /* At high S/N and without residuals the Gauss-Newton curvature is exact, but for the small
-   * determinant that it leaves out */
+  /* At high S/N and without residuals the Gauss-Newton curvature lacks only the determinant's
+   * part, which is small. */
   check(minus2loglike, fx.library, star, 1, theta, &m2ll, NULL, NULL, curvature);
   for (int j = 0; j < N_PAR; j++) {
     const double c = curvature[j * N_PAR + j], step = 0.3 / sqrt(c);
@@ -132,7 +132,7 @@ MILL_TEST(a_systematic_error_is_added_in_quadrature)
 {
   static float systematic[MADE_MAX_PIX];
   starmill_spectrum spectrum[MADE_MAX_SEG];
-  fx.made[0].segment[0].ivar[30] = -1e3f; /* below 0: bad, though 1 / (1 / ivar + e^2) is above 0 */
+  fx.made[0].segment[0].ivar[30] = -1e3f; /* bad, although 1 / (1 / ivar + e^2) is positive */
   made_star noisier = fx.made[0];
   MILL_AT_END(starmill_star_free_at) starmill_star *by_hand = NULL, *with = NULL;
   const int n = spectra_of(&fx.made[0], spectrum);
@@ -192,7 +192,7 @@ static mill_waveset_stats sets(int *n_idle)
   return now;
 }
 
-/** Each star has its own wavelengths.  The limit 0 keeps only wavelength sets that are held. */
+/** Each star has its own wavelengths.  With the limit 0 only wavelength sets in use are kept. */
 MILL_TEST(memory_does_not_grow_with_the_number_of_stars)
 {
   int n_idle;
@@ -282,7 +282,7 @@ MILL_TEST(model_error_counts_where_it_is_fixed)
   const double without = m2ll_of(library, star[0], theta);
   check(fix_model_error, library, star[0], theta);
   values_of(library, star[0], 1, theta, &with, &penalty);
-  /* the fit has its model error from the last Jacobian, 0.1 errors away: F is off by 0.01 */
+  /* The fit takes its model error at the last Jacobian, 0.1 errors off, which moves F by 0.01. */
   assert_close(with + penalty, number_of(table, "M2LL"), 0.02);
   assert_true(fabs(with - without) > 1);
   (void)m2ll_of(library, star[1], theta); /* another star in between */

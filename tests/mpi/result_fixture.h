@@ -315,7 +315,7 @@ static inline void refuses(const survey *s, const char *path, const char *why)
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Number of files that are left of an output: itself, its lock, temporary files. */
+/* Return how many files an output has left: itself, its lock, temporary files. */
 static inline int n_left_over(const char *name)
 {
   char command[2048];

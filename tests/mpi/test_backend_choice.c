@@ -91,11 +91,11 @@ static void good_machine(int n_gpu)
   mill_gpu_assign(NULL);
 }
 
-/* Faults of the last rank's machine; a driver that is too old shows no GPU. */
+/* Faults of the last rank's machine.  If its driver is too old, it reports no GPU. */
 static const struct fault {
   const char *what, *message;
   int code, driver, is_without, try_code, backend_code;
-  int least;   /* with this many ranks it shows */
+  int least;   /* number of ranks from which on the fault shows */
   int is_late; /* after the ranks have been placed */
   size_t free_bytes;
   const mill_gpu_facts *kind;
@@ -196,7 +196,7 @@ MILL_TEST(the_first_ranks_have_the_gpus)
   good_machine(mpi.size);
   assert_int_equal(mill_backend_place_some(&mpi, &has_gpu), MILL_OK);
   assert_true(has_gpu && mill_gpu_assigned(&place) && place.gpu == mpi.rank);
-  /* one rank has a GPU, or all but one have; none need be shared */
+  /* With fewer GPUs than ranks the first ranks have one each, and no GPU is shared. */
   for (int n_gpu = 1; n_gpu < mpi.size; n_gpu++) {
     good_machine(n_gpu);
     for (int i = 0; i < n_gpu; i++)
@@ -314,7 +314,7 @@ MILL_TEST(a_result_begun_on_a_gpu)
   assert_says(result);
   for (int i = 0; i < N_FAULT; i++) {
     faulty_machine(&fault[i]);
-    /* no GPU: this result cannot be continued here; a GPU that fails: its own error */
+    /* Without a GPU the result cannot be continued.  A GPU that fails keeps its error code. */
     const int code = fault[i].code == MILL_ERR_CONFIG ? MILL_ERR_OUTPUT : fault[i].code;
     const int shows = mpi.size >= fault[i].least;
     settled(fault[i].what, begun_on, 1, shows ? code : MILL_OK);

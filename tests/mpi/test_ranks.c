@@ -9,7 +9,7 @@
 #include "src/ranks/draw.h"
 #include "tests/mpi/ranks.h"
 
-/* rank r ends with code[r % n]; everybody must get `worst` from rank `from` */
+/* Rank r ends with code[r % n].  All must get `worst`, from the lowest rank that has this code. */
 static void check_agree(const int *code, int n, int worst)
 {
   const int mine = code[mpi.rank % n];
@@ -19,7 +19,6 @@ static void check_agree(const int *code, int n, int worst)
   assert_int_equal(mill_mpi_agree(&mpi, mine), worst);
   if (worst == MILL_OK)
     return;
-  /* the lowest rank that has it speaks */
   char expected[64];
   int from = 0;
   while (code[from % n] != worst)
@@ -150,7 +149,7 @@ MILL_TEST(a_rank_that_does_not_draw_stops_nobody)
     for (int i = 0; i < 20; i++)
       assert_int_equal(mill_draw_next(draw, NULL, NULL, &number), MILL_OK);
   close_draw(draw);
-  /* a draw that was never settled can be freed, as no request is under way */
+  /* Without a request under way, a draw can be freed before mill_draw_settle. */
   draw = open_draw(1);
   mill_draw_free(draw);
   mill_draw_free(NULL);
@@ -194,9 +193,9 @@ MILL_TEST(a_wait_can_be_given_up)
     assert_int_equal(mill_draw_next(draw, always, &n_asked, &number), MILL_OK);
     n_missing += number < 0;
   }
-  /* rank 0 reads its own counter; others may find the answer there only now and then */
+  /* Rank 0 reads its own counter.  Other ranks get no number while they wait for an answer. */
   assert_true(mpi.rank == 0 ? n_missing == 0 : n_missing == n_asked);
-  /* the answer under way is not lost */
+  /* An answer that is under way comes later. */
   if (number < 0)
     assert_int_equal(mill_draw_next(draw, NULL, NULL, &number), MILL_OK);
   assert_true(number >= mpi.size);

@@ -11,7 +11,7 @@ enum { N_FILE = 2, ARM_B = 0, ARM_R = 1, ARM_Z = 2 };
 
 static int n_thread; /* that read, of each rank */
 static const char *const input[] = {"sim/coadd-dev.fits.gz", "sim/coadd-dev-patho.fits.gz"};
-/* Paths of `input`, unpacked once by rank 0, as every opening of a packed file unpacks it again. */
+/* Paths of unpacked copies of `input`.  Rank 0 unpacks once, instead of each opening. */
 static char plain[2][300];
 
 /* Two files of the test data as a run sees them. */
@@ -186,7 +186,7 @@ MILL_TEST(every_row_comes_once_with_its_pixels)
   close_catalog();
 }
 
-/* The second file has changed: its size, or (by_rows) the list of selected rows. */
+/* The second file's size or (by_rows) list of selected rows has changed; all its rows must fail. */
 static void changed_file_costs_its_rows(const char *result, int by_rows)
 {
   mill_reader *reader = NULL;
@@ -223,7 +223,7 @@ MILL_TEST(rows_that_are_done_are_passed_over)
   open_catalog("done.h5", 0);
   close_catalog();
   open_catalog("done.h5", 0);
-  /* all rows of the first file and the first row of the second, each by one rank */
+  /* Ranks store all rows of the first file and the first row of the second, each row once. */
   for (int64_t row = mpi.rank; row <= c.file[1].row_start; row += mpi.size) {
     mill_fit_result result;
     mill_fit_result_init(&result, &c.lib, row, MILL_STATUS_NO_ARM);

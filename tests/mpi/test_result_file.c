@@ -420,7 +420,7 @@ MILL_TEST(overwrite_of_a_requeued_job_is_done_once)
   unsetenv("SLURM_RESTART_COUNT");
 }
 
-/* Continued without models, a run cannot go back to them: they would have gaps. */
+/* Models are refused after the run fitted rows without --models: models would have gaps. */
 MILL_TEST(models_without_gaps)
 {
   MILL_AT_END(survey_free) survey s;

@@ -67,7 +67,7 @@ static void clear(trained *t)
   mill_train_state_clear(&t->state);
 }
 
-/* Largest error of ln flux of an emulator with two hidden layers, over the models left out. */
+/* Return the largest error of ln flux of e (two hidden layers) over the models left out. */
 static double left_out_error(const mill_emulator *e)
 {
   double worst = 0;

@@ -61,7 +61,7 @@ MILL_TEST(an_epoch_costs_few_calls)
          (long long)n_write, (long long)n_byte);
   fflush(stdout);
   assert_true(summary.n_write >= 1 && summary.n_write <= mpi.size);
-  /* collective calls: two a write, one a write without rows, five at the end */
+  /* collective calls: two for a write with rows, one for a write without, five at the end */
   assert_true(count.agreed <= 2 * summary.n_write + mpi.size + 5);
   assert_true(count.other == 0);
   if (mpi.rank > 0)

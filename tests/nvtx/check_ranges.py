@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The NVTX ranges of a short run on the CPU, as tests/nvtx/injection.c records them."""
+"""Check the NVTX ranges of a short run on the CPU, which tests/nvtx/injection.c records."""
 
 import collections
 import os

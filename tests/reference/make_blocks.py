@@ -82,7 +82,7 @@ def quintic_slope(r, k):
 
 
 def moment_weights(r, slope):
-    """The seven weights with the profile's moments 0, 2, 4 and 6, k >= 0, or their slopes."""
+    """Weights k = 0 to 3 (of seven) that have the profile's moments 0 to 6, or their slopes."""
     order = np.arange(0, 7, 2)
     profile = [2.0 * quad(lambda t, n=n: math.sin(t)**n * (
         (2.0 * (1.0 - EPS) + 0.5 * math.pi * EPS * math.cos(t)) * math.cos(t)**2
@@ -170,7 +170,7 @@ def spline():
         rng = np.random.RandomState(seed)
         wave = np.exp(ln_wave0 + ln_step * np.arange(n))
         i = np.arange(n)
-        # lines a few pixels wide; float32, as templates, so that the test's input is exact
+        # lines a few pixels wide, in float32 like templates, so that the test's input is exact
         flux = np.ones(n)
         for _ in range(8):
             flux -= rng.uniform(0.1, 0.5) * np.exp(

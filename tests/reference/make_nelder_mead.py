@@ -62,7 +62,7 @@ def ridge(x):
 
 
 def mckinnon(x):
-    """McKinnon 1998, SIAM J. Optim. 9, 148, tau = 2: stalls at the origin, f = 0."""
+    """The simplex stalls at the origin, f = 0 (McKinnon 1998, SIAM J. Optim. 9, 148; tau = 2)."""
     return (360 if x[0] <= 0 else 6) * x[0]**2 + x[1] + x[1]**2
 
 
@@ -81,7 +81,7 @@ def skewed(n, seed):
 MCKINNON = np.array([[0.0, 0.0], [(1.0 + math.sqrt(33.0)) / 8.0, (1.0 - math.sqrt(33.0)) / 8.0],
                      [1.0, 1.0]])
 
-# name, function, simplex, options (0 = not given); the same defaults as SciPy's otherwise
+# name, function, first simplex, options; an option that is missing has SciPy's default
 CASES = [
     ("rosenbrock_2", rosenbrock, axes([-1.2, 1.0], [0.1, 0.1]), dict(xatol=1e-8, fatol=1e-8)),
     ("rosenbrock_2_skewed", rosenbrock, skewed(2, 1), dict()),

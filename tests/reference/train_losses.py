@@ -73,7 +73,7 @@ def read_grid(path, arm=0):
 
 
 def split(n, left_out, seed):
-    """Order of the models, those left out last; number of the others.  Knuth's algorithm S."""
+    """Return the models' order, left-out ones last, and the number of others (algorithm S)."""
     still = int(left_out * n + 0.5)
     n_train, is_out = n - still, np.zeros(n, bool)
     for i, u in enumerate(uniform(seed, 0, "splt", n)):
@@ -108,8 +108,8 @@ def components(scaled, n_component):
 
 
 def make_problem(path, o, arm=0):
-    """What the network learns: labels x, targets, scale, floors, and the first weights of the last
-    layer.  Models to learn come before models left out."""
+    """Return labels x, targets, scale, floors and the last layer's first weights.  Models that the
+    network learns come before those left out."""
     if o.loss != "l2" and o.last != "pixels":
         raise SystemExit("scores of components are trained with the loss l2 alone")
     names, label, flux = read_grid(path, arm)
@@ -150,7 +150,7 @@ def layers_of(param, width):
 
 def loss_and_slopes(kind, param, x, target, scale, width, n_norm, most=1.0):
     """Return the loss of the models x and its derivatives in param.  The loss is the mean
-    over models of the sum over outputs, divided by n_norm.  width: of inputs and each layer."""
+    over models of the sum over outputs, divided by n_norm.  width: of inputs and of each layer."""
     layers, a, z = layers_of(param, width), [x], []
     for i, (weight, bias) in enumerate(layers):
         z.append(a[-1] @ weight.T + bias)

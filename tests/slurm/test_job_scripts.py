@@ -110,7 +110,7 @@ class JobScripts(ProgramTest):
         self.assertEqual(self.noted("part"), "part 1\n")
 
     def test_merge_takes_what_the_last_start_completed(self):
-        """A part that refuses other settings (4) still has the result of an earlier array."""
+        """A part that refused its settings (status 4) has an earlier array's file: no merge."""
         folder = tempfile.mkdtemp(dir=TMP)
         args = ("--output", folder + "/part-{part}.h5")
         merge = ("--output", folder + "/all-0009.h5", *(folder + "/part-000%d.h5" % i for i in (3, 4)))
@@ -144,7 +144,7 @@ class JobScripts(ProgramTest):
         return self.end(process)
 
     def test_warning_before_the_limit(self):
-        # 138: the ranks died of the signal because they were not ready for it
+        # 138 = 128 + SIGUSR1: the signal ended ranks that did not handle it yet
         for status in ("75", "138"):
             with self.subTest(status=status):
                 self.assertRequeued(self.signalled(signal.SIGUSR1, FAKE_STATUS=status), "12")
@@ -214,7 +214,7 @@ class JobScripts(ProgramTest):
         self.assertIn("site_setup", self.text)
 
     def test_a_newer_result_of_overwrite(self):
-        """starmill status calls such an OUT.h5 unfinished, so a job would be requeued for ever."""
+        """With a newer OUT.h5.new the status is unfinished: a job would be requeued for ever."""
         out = put("overwritten.h5", "")
         link = tmp("link-to-overwritten.h5")
         os.symlink(out, link)

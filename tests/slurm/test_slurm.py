@@ -8,7 +8,7 @@ import threading
 from survey import *
 from base import *
 
-# SIGTERM raises KeyboardInterrupt, which no test takes for its own error: the daemons end with us
+# SIGTERM raises KeyboardInterrupt, which no test catches, so that Slurm's daemons are stopped
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 # Slurm looks at time limits every 30 s.  A job of 1 min that asks for a warning 25 s before its
@@ -158,7 +158,7 @@ def site(name, program, *more):
 
 
 class Beside(threading.Thread):
-    """A test that runs in parallel with the others from the start, as a daemon thread."""
+    """A daemon thread for a test that runs from the start, in parallel with other tests."""
 
     waiting = []  # tests that are to run so
 

@@ -93,7 +93,7 @@ MILL_TEST(basis_matches_the_recurrence)
         const double expected = ref_basis(n, knot, 3, i, x, &expected_slope);
         const int at = i - first;
         const double w = at >= 0 && at < 4 ? weight[at] : 0, s = at >= 0 && at < 4 ? slope[at] : 0;
-        /* sums of a few terms are off by some 1e-16 of their terms, at most 1 or a slope */
+        /* A sum of a few terms (each 1 or a slope at most) is off by some 1e-16 of the terms. */
         assert_close(w, expected, 1e-14 * size);
         assert_close(s, expected_slope, 1e-14 * size);
         worst = fmax(worst, fabs(w - expected) / size);
@@ -185,7 +185,7 @@ static void compare_grid(int n_axis, int n_out, int kind, int linear)
   assert_null(grid.coef);
 }
 
-/* where: 0 anywhere, 1 on a center, 2 far outside, 3 at the origin */
+/* Compare at one place x.  where 0: anywhere; 1: on a center; 2: far outside; 3: at the origin. */
 static void compare_rbf(int n_axis, int n_center, int degree, int n_out, int where)
 {
   mill_rbf rbf;

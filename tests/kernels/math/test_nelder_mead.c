@@ -76,7 +76,7 @@ MILL_TEST(points_are_scipys)
     n_max = ref->n > n_max ? ref->n : n_max;
     double f_best = NAN;
     const double *x_best = mill_nm_best(&nm, &f_best);
-    /* SciPy drops the reflected point if the limit falls before the expansion: ours may be lower */
+    /* If the limit forbids an expansion, SciPy drops the reflected point; starmill keeps it. */
     if (ref->status == 1)
       assert_true(f_best <= ref->f_best);
     else
@@ -90,12 +90,12 @@ MILL_TEST(points_are_scipys)
   assert_int_equal(n_max, MILL_MAX_PAR);
 }
 
-/* Ours evaluates as many points as the limit allows: SciPy's points.  It returns the best. */
+/* Under each limit of evaluations, starmill visits SciPy's points and returns the best of them. */
 static void check_every_max_eval(const char *name)
 {
   const reference_nm *ref = find_case(name);
   mill_nm_options options = options_of(ref);
-  /* at limit n_eval the simplex also converges: the status is the limit's, as in SciPy */
+  /* at the limit ref->n_eval the simplex converges too; the status is LIMIT, as in SciPy */
   for (int limit = 1; limit <= ref->n_eval; ++limit) {
     mill_nm nm;
     double lowest = MILL_NM_HUGE, f_best = NAN;

@@ -16,7 +16,7 @@ static double normal(double x, double mean, double var)
   return exp(-0.5 * (x - mean) * (x - mean) / var) / sqrt(2 * PI * var);
 }
 
-/* The density of the first problem against the true density smoothed by the kernel. */
+/* Compare the first problem's density with the true one, smoothed by a kernel of width h. */
 static void check_density(const evolution *e, double h, double (*truth)(double x, double h))
 {
   for (int i = 0; i < e->n_grid; i++) {
@@ -148,8 +148,8 @@ MILL_TEST(reflecting_and_periodic_boxes)
   }
 }
 
-/* The share of particles left agrees with the Fourier series of the solution, within its error.
- * Missed crossings within a step would make it too large by 4 %, 9 standard errors. */
+/* The share of particles left equals the solution's Fourier series to 5 standard errors.  If
+ * crossings within a step were missed, the share would be 4 % too large, 9 standard errors. */
 MILL_TEST(absorbing_box)
 {
   MILL_AT_END(evolution_end) evolution e;

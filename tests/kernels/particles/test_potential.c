@@ -105,7 +105,7 @@ MILL_TEST(slopes_of_a_periodic_spline)
   }
 }
 
-/* Beyond the grid the slope is that at the edge; between two times it is interpolated linearly. */
+/* Beyond its grid a field has the slope of the edge.  Between two times the slope is linear. */
 MILL_TEST(edges_and_times)
 {
   static const double time[] = {1, 3};
@@ -194,7 +194,7 @@ MILL_TEST(binned_form_keeps_its_bound_and_ends_have_images)
   check_images(mill_particle_ops_cpu(NULL));
 }
 
-/* The other 48 of 49 begin beyond an absorbing end.  (1 / 49) * 49 is below 1 in float64. */
+/* Absorbing ends leave one of 49 particles.  Its count needs rint: (1 / 49) * 49 < 1 in float64. */
 MILL_TEST(one_particle_left_has_its_kernel)
 {
   double density[N0], sample[49];

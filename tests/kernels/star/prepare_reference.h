@@ -35,7 +35,7 @@ static int ref_order(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/** Median of the values of x [n] that are no NaN; NaN without any.  Sorts x. */
+/** Return the median of the values of x [n] except NaN; NaN if all are NaN.  Overwrites x. */
 static double ref_median(int n, double *x)
 {
   int m = 0;

@@ -7,8 +7,8 @@
 #include "kernels/star/logic/fit_star.h"
 #include "tests/kernels/star/paraboloid.h"
 
-/* the function has a second valley; `lies`: this many first Jacobians have wrong derivatives */
-static double second_centre[NP], second_depth;
+static double second_centre[NP], second_depth; /* of the second minimum of F */
+/* how many coming Jacobians have wrong derivatives; how many requests of models get F + 1 */
 static int lies, fails_at_end;
 static mill_waveset all_waves;
 /* values of one velocity, of several; other kinds */
@@ -34,7 +34,7 @@ static void make(int optimizer)
   slot.kept.flux = &slot; /* there is room for a template */
 }
 
-/** The lower of two paraboloids in the inner parameters, slightly bent in label 1. */
+/** Return the lower of two paraboloids in the inner parameters.  Label 1 adds a quartic term. */
 static double value(const double *theta, double *grad)
 {
   double best = INFINITY;
@@ -94,7 +94,7 @@ static void answer(void)
     answers[MILL_ANSWER_F] += 1;
 }
 
-/** Run from the slot's starts to the end; more (or NULL) is called when models are asked for. */
+/** Fit from the slot's starts to the end.  Call more (unless NULL) at each request of models. */
 static void run(void (*more)(void))
 {
   mill_fit_resume(&model, &slot);
@@ -209,7 +209,7 @@ MILL_TEST(few_evaluations_end_with_a_result)
         fit(1, start, NULL);
         assert_true(isfinite(slot.result.m2ll));
         assert_int_equal((slot.result.warn & MILL_WARN_NOT_CONVERGED) != 0, lying);
-        /* methods at work when the limit is met may end; a simplex makes one more evaluation */
+        /* A polish that runs when max_eval is met may finish.  A simplex adds one evaluation. */
         assert_true(slot.result.n_eval <= n + 2 * MILL_POLISH_MAX_JAC + 4);
       }
 }
@@ -275,7 +275,7 @@ MILL_TEST(a_brief_start_suffices_where_there_is_no_star)
   }
 }
 
-/* Values on both sides of the limits (numerics.md) of doubts and of the second template. */
+/* Each case is just inside or outside a limit: of a doubt or of a second start (numerics.md). */
 MILL_TEST(doubts_begin_at_their_limits)
 {
   const double f = 1000 * (1.1 + 3 * sqrt(2 / 1000.0)); /* of 1000 pixels; labels are below 1 */
@@ -330,7 +330,7 @@ MILL_TEST(two_minima_are_told)
     }
 }
 
-/* two minima tie, but a third start is far better, which takes the flag back */
+/* Two minima tie, which sets TWO_MINIMA.  A third start that is far better unsets it. */
 MILL_TEST(a_tie_that_is_beaten_is_none)
 {
   for (int better = 0; better < 2; better++) {
@@ -400,7 +400,7 @@ MILL_TEST(error_of_vsini)
                1e-12);
   assert_true(slot.result.info & MILL_INFO_VSINI_ZERO);
   assert_close(vsini_err(499, 3, MILL_ROT_LINEAR), 0.5 * (1 + 3), 1e-12); /* to 500 km/s */
-  /* The prior's curvature in u is taken by differences, exact to a relative (h / u)^2. */
+  /* A second difference gives the prior's curvature in u, to a relative (h / u)^2. */
   const double at = mill_vsini_inner(MILL_ROT_SPLINE, 12), h = 1e-3;
   double f[3];
   for (int k = 0; k < 3; k++)

@@ -98,7 +98,7 @@ static void make_bins(int n_bin, int half, uint64_t *random)
   g.slot.guess.velocity = g.velocity;
 }
 
-/** Address of w (guess.h) of the data's bin i; its -2 w n lies MILL_GUESS_LANE numbers on. */
+/** Return where bin i's weight w (guess.h) is stored; -2 w n follows MILL_GUESS_LANE floats on. */
 static float *data_bin(int i)
 {
   const int n = g.b.model.guess_n, n_kept = n - 2 * g.b.model.guess_half, block = i / n_kept;
@@ -122,7 +122,7 @@ MILL_TEST(a_prior_of_an_element_does_not_count)
   }
 }
 
-/** Compare all templates at all shifts, with one block of bins, many, or a last one partly full. */
+/** Compare all templates at all shifts, with one block of bins, several, or a partial last one. */
 MILL_TEST(match_is_the_sum_over_bins)
 {
   static const int shape[][2] = {{1, 1},   {3, 1},    {127, 2},  {128, 5},

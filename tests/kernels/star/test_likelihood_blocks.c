@@ -14,7 +14,7 @@ enum { SEED = 555, ANSWER = MILL_N_PROFILE + 64 };
 static block_bench b;
 static uint64_t rng;
 
-/** A segment of n pixels: absorption lines in smooth[] (as templ), data with noise. */
+/** Make a segment of n pixels: nk continuum functions, random templ [n], data with noise. */
 static void make(int n, int nk, double *templ)
 {
   block_bench_init(&b, 200, log(4000.0), 8e-5, n, nk, 2);
@@ -36,7 +36,7 @@ static void make(int n, int nk, double *templ)
   }
 }
 
-/** The same by QR: F, coefficients a [nk]. */
+/** Solve the same least squares by QR.  Return F; store the continuum's coefficients a [nk]. */
 static double dense(const double *templ, double level, double ln_scale, int marginal, double *a)
 {
   const int n = b.s.n_pix, nk = b.model.set.n_cont;
@@ -210,8 +210,8 @@ MILL_TEST(cells_of_pixels_give_the_same_projection)
           dense(flat ? NULL : templ, level, 0, b.model.set.likelihood == MILL_LIKE_MARGINAL, a);
       const double f32 =
           blocks_f32.project(&b.block, &b.model, &b.s, flat ? NULL : templ32, level, 0, &b.work);
-      /* functions off by e move F by at most 2 e r S a to first order: 300 pixels, S/N S = 30,
-       * residuals r = 3, coefficients a up to 10 */
+      /* If functions are off by e, a pixel's part of F moves by 2 e r S a to first order: there
+       * are 300 pixels of S/N S = 30, with residuals r of 3 and coefficients a up to 10. */
       assert_close(f32, expected, 2 * (MILL_CELL_ERROR + 6e-8) * 300 * 30 * 3 * 10);
       for (int k = 0; k < nk; k++)
         assert_close(b.work.solve[k], a[k], 1e-5 * (1 + fabs(a[k])));

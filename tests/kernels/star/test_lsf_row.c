@@ -14,7 +14,7 @@ static void lsf_grid(int log_grid, double *wave)
     wave[i] = log_grid ? 5000 * exp(2.3e-4 * i) : 5000 + 0.8 * i;
 }
 
-/** Response of a row to exp(i k x), x in pixels, against the Gaussian's. */
+/** Compare a row's response to exp(i k x), x in pixels, with the Gaussian's. */
 static void check_response(const double *wave, int i, double s_pix, double k)
 {
   double row[2 * H_LSF + 1], re = 0, im = 0;

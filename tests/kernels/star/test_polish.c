@@ -50,7 +50,7 @@ static int polish(const double *start, double bend)
   return MILL_POLISH_GO;
 }
 
-/* at the last evaluated point the polish expected to gain below 1e-2; its end is still lower */
+/* p->at, the last evaluated point, has F within 1e-2.  p->end, a last step further, is lower. */
 static void assert_at_minimum(const double *expected, double f_expected)
 {
   const mill_polish *p = &slot.polish;
@@ -138,7 +138,7 @@ MILL_TEST(minimum_beyond_many_facets_is_that_of_the_farthest)
         double *row = rows[h] + 3 * i;
         row[0] = cos(angle);
         row[1] = sin(angle);
-        /* the point 0.6 below the minimum in each label is half a unit outside all facets */
+        /* A point 0.6 below the minimum in both labels lies about 0.5 outside each facet. */
         row[2] = 0.5 + 0.01 * test_library_random(&random) -
                  row[0] * (centre[2 + label[h][0]] - 0.6) -
                  row[1] * (centre[2 + label[h][1]] - 0.6);
@@ -165,8 +165,8 @@ MILL_TEST(minimum_beyond_many_facets_is_that_of_the_farthest)
   printf("%d of 25 stars are held by two facets or more\n", n_held);
 }
 
-/** Element 0 is cut off so far that label 2 moves by `errors` errors.  By Lagrange's multiplier,
- *  d H d is least on the facet n d = -x at d = -x C n / (n C n). */
+/** Element 0 is cut off so far that label 2 moves by `errors` errors.  On the facet n d = -x, d H d
+ *  is least at d = -x C n / (n C n) with C = 1 / H (Lagrange's multiplier). */
 static void expect_label_moved(double normal0, double normal2, double errors)
 {
   double factor[NP * NP], c[NP * NP], facet[3] = {normal0, normal2, 0};
@@ -201,7 +201,7 @@ MILL_TEST(an_element_at_its_edge_must_not_move_other_labels)
   }
 }
 
-/* F regular in u = sqrt(v^2 + s^2) - s is flat in v at 0: only steps in u leave it */
+/* An F smooth in u = sqrt(v^2 + s^2) - s has the slope 0 in v at v = 0.  Steps in u leave v = 0. */
 MILL_TEST(steps_are_taken_in_the_inner_parameter)
 {
   make();
@@ -226,7 +226,7 @@ MILL_TEST(steps_are_taken_in_the_inner_parameter)
   assert_true(slot.polish.end[1] == 7.3);
 }
 
-/* Otherwise the guess would leave a cool star to hot templates, whatever the star's prior says. */
+/* Without the prior's penalty the guess could leave a cool star to a library of hot templates. */
 MILL_TEST(a_prior_that_a_library_does_not_reach_counts_in_its_choice)
 {
   make();
@@ -242,7 +242,7 @@ MILL_TEST(a_prior_that_a_library_does_not_reach_counts_in_its_choice)
   assert_close(slot.result.guess_tie, -9, 0);
 }
 
-/* A prior on v sin i, against a scan; with a mean of 0 its slope in u at 0 is finite. */
+/* Compare polishes with scans of v sin i.  A prior's slope in u at 0 is finite if its mean is 0. */
 MILL_TEST(a_prior_on_rotation)
 {
   static const double mean[] = {0, 0, 0, 20, 3, 60}, sigma[] = {30, 10, 5, 10, 2, 5},
@@ -334,7 +334,7 @@ MILL_TEST(near_hull)
            {0.91, 0, 0, 1, 0, 1},
            {1.30, 0, 0, 1, 0, 1},
            {0.91, 0.95, 0, 0, 1, 1},
-           /* along (1, +-1) / sqrt(2) the error is 0.1 sqrt(1 +- rho): 0.126, 0.063 for rho 0.6 */
+           /* Along (1, +-1) / sqrt(2) errors are 0.1 sqrt(1 +- rho): 0.126, 0.063 for 0.6. */
            {0.88 * r, 0.88 * r, 0.6, r, r, 1},
            {0.88 * r, 0.88 * r, 0, r, r, 0},
            {0.92 * r, -0.92 * r, 0, r, -r, 1},
@@ -376,7 +376,7 @@ MILL_TEST(a_weak_element_owes_more_to_its_prior)
   assert_close(pow(slot.result.label_err_formal[1], 2), var[1], 1e-14);
 }
 
-/* Each warning just below and just above its limit, with a good row otherwise. */
+/* Test each warning just below and just above its limit.  All else in the row is good. */
 MILL_TEST(warnings_begin_at_their_limits)
 {
   mill_fit_result *r = &slot.result;

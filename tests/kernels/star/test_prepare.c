@@ -156,7 +156,7 @@ static void check(void)
   for (int i = 0; i < N; i++) {
     const double d = expected.flux[i] / expected.sigma[i];
     assert_int_equal(b.good[i], expected.good[i]);
-    /* errors by float32 storage, 6e-8 (or one denormal), and by the float32 median of a floor */
+    /* Errors of 6e-8 (or a denormal) come from float32 storage and from sigma_floor's median. */
     assert_close((double)b.d[i], d, 1.3e-7 * fabs(d));
     assert_close((double)b.is[i], 1 / expected.sigma[i], 1.3e-7 / expected.sigma[i] + 1.5e-45);
     ln_var += 2 * log(expected.sigma[i]);
@@ -304,7 +304,7 @@ MILL_TEST(small_and_negative_fluxes)
 
 /* --- resolution matrix --- */
 
-/** Rows res [n_diag][mill_row_pitch(n)] and their sums base [n] of a matrix as a file has it. */
+/** Compute rows res [n_diag][mill_row_pitch(n)] and their sums base [n] of a file's matrix raw. */
 static mill_segment resolve(int n, int n_diag, const double *deconv, double templ_pix, float *raw,
                             float *res, double *base)
 {
@@ -362,7 +362,7 @@ MILL_TEST(resolution_matrix_matches_scipy)
   for (int i = 0; i < NR; i++) {
     double sum = 0;
     for (int k = 0; k < ND; k++) {
-      /* float32 weights of size 1; edge rows are rounded twice and scaled by a median */
+      /* float32 rounds weights of size 1; edge rows are also scaled by a rounded median. */
       assert_close((double)res[k * PITCH + i], ref_resolution_row[i * ND + k], 2.5e-7);
       sum += (double)res[k * PITCH + i];
       if (i - ND / 2 + k < 0 || i - ND / 2 + k >= NR)
@@ -388,7 +388,7 @@ MILL_TEST(rows_narrower_than_templates_are_the_pixel_alone)
     memset(raw, 0, sizeof raw);
     for (int i = 0; i < NR; i++)
       for (int k = 0; k < ND; k++) {
-        /* widths of 0.8 and 1.3 pixels, shifts of up to half a pixel, sums of 0.9 */
+        /* Rows have widths of 0.8 or 1.3 pixels, shifts of 0 or +-0.5, and sums of 0.9. */
         const double width = i < n_narrow ? 0.8 : 1.3, u = (k - H - 0.5 * (i % 3 - 1)) / width;
         if (i - H + k >= 0 && i - H + k < NR)
           raw[(ND - 1 - k) * NR + i - H + k] =
@@ -400,10 +400,10 @@ MILL_TEST(rows_narrower_than_templates_are_the_pixel_alone)
       for (int k = 0; k < ND; k++) {
         const double as_stored = (double)raw[(ND - 1 - k) * NR + i - H + k];
         const double shifted = abs(k - H) == 1 ? 0.25 * (k - H) * (i % 3 - 1) : 0;
-        /* rows sum to 0.9, less what lies beyond 5 pixels (4e-4 of a width of 1.3); float32 */
+        /* Sampled rows of width 0.8 sum to 0.9 (1 + 6.5e-6).  Other errors are float32's. */
         assert_close((double)res[k * PITCH + i],
                      i >= n_narrow ? 2 * as_stored : 0.9 * ((k == H) + shifted),
-                     i >= n_narrow || abs(k - H) > 1 ? 1e-7 : 1e-3);
+                     i >= n_narrow || abs(k - H) > 1 ? 1e-7 : 1e-5);
       }
     for (int i = 0; i < H; i++) { /* not judged by what is left of their rows */
       const float left = res[(H + 1) * PITCH + i], right = res[(H - 1) * PITCH + NR - 1 - i];
@@ -416,7 +416,7 @@ MILL_TEST(rows_narrower_than_templates_are_the_pixel_alone)
 MILL_TEST(resolution_without_a_width_is_only_turned_into_rows)
 {
   enum { NR = 9, ND = 3, PITCH = (NR + 3) / 4 * 4 };
-  /* rows sum to 3 (1 + 1 + 1) inside; edge rows are rescaled from 2 to 3 */
+  /* All weights are 1.  Inner rows sum to 3; edge rows sum to 2 and are rescaled to 3. */
   float raw[ND * NR], res[ND * PITCH];
   double base[NR];
   for (int k = 0; k < ND; k++)
@@ -425,7 +425,7 @@ MILL_TEST(resolution_without_a_width_is_only_turned_into_rows)
   resolve(NR, ND, NULL, 0, raw, res, base);
   for (int i = 0; i < NR; i++)
     assert_close(base[i], 3, 1e-6); /* float32 weights */
-  /* a row of zeros becomes the pixel alone, so that its continuum functions are not zero */
+  /* A row of zeros becomes a weight of 1 on its own pixel, to keep continuum functions above 0. */
   memset(raw, 0, sizeof raw);
   assert_int_equal(resolve(NR, ND, NULL, 0, raw, res, base).info, MILL_INFO_LSF_UNUSABLE);
   for (int i = 0; i < NR; i++)
@@ -518,7 +518,7 @@ MILL_TEST(rows_with_other_sums_are_scaled)
 
 /* --- line-spread function from a sigma: its rows are tested in test_lsf_row.c --- */
 
-/** Rows, their sums and the pixels left out, against plain sums over all pixels. */
+/** Compare rows, their sums and the pixels left out with plain sums over all pixels. */
 MILL_TEST(lsf_of_a_segment)
 {
   enum { ND = 13 };
@@ -559,7 +559,7 @@ MILL_TEST(lsf_of_a_segment)
     assert_close(b.base[i], row_sum, 0);
     assert_close(row_sum, 1, 2e-7);
   }
-  /* templates need no broadening: there are no rows; pixels that were left out stay left out */
+  /* Without rows (templates need no broadening) the same pixels are left out. */
   b.s.res = NULL;
   b.s.n_diag = 0;
   mill_block_prepare(&block, &b.model, &b.s);

@@ -24,7 +24,7 @@ static void profile(double sigma, double shift, double skew, double kurt, int n,
   } while (mill_profile_digest(&model, &slot));
 }
 
-/* 5 velocities give the moments of 41; if they would not, the fit takes 41 */
+/* A profile at 5 velocities has the moments of one at 41.  Otherwise the fit computes all 41. */
 MILL_TEST(few_velocities_suffice_or_are_not_taken)
 {
   paraboloid(60, 8);
@@ -63,8 +63,8 @@ MILL_TEST(few_velocities_suffice_or_are_not_taken)
   assert_int_equal(slot.profile.curve.n, MILL_N_PROFILE);
 }
 
-/* Profiles far from Gaussian: each search ends, and if a grid can hold the profile, its moments
- * are those of a dense integral. */
+/* Return F of a profile that is far from Gaussian.  Its search must end.  If a velocity grid can
+ * hold the profile, its moments must be those of a dense integral. */
 static double bad_profile(int kind, double x)
 {
   switch (kind) {
@@ -159,7 +159,7 @@ MILL_TEST(waves_of_residuals_are_reported)
     assert_close(slot.result.stiff[0], arm[i].stiff, 1e-14);
     assert_int_equal((slot.result.info & MILL_INFO_STIFF) != 0, arm[i].is_stiff);
   }
-  /* 41 % of few pixels, but only 5 standard deviations: 4 blocks gain 18, noise alone 4 */
+  /* A gain of 18, less 4 by noise in 4 blocks, is 41 % of chi-square, but only 5 sigma. */
   slot.result.info = 0;
   slot.result.n_pix[0] = 20;
   slot.result.chisq[0] = 34;

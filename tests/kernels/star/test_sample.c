@@ -17,8 +17,8 @@ static struct {
   double draw[N_DRAW * NP];
 } out;
 
-/** Two velocities and three labels without a hull, a correlated curvature, 4,000 effective
- *  samples. */
+/** Set up a star with VRAD, v sin i and three labels without a hull, and a correlated paraboloid F.
+ *  4,000 effective samples are asked for. */
 static void make(void)
 {
   paraboloid(60, 4);
@@ -41,7 +41,7 @@ static void make(void)
     slot.free_par[slot.n_free++] = j;
 }
 
-/** 500 effective samples. */
+/** Like make, but ask for 500 effective samples. */
 static void make_few(void)
 {
   make();
@@ -400,7 +400,7 @@ MILL_TEST(the_evidence_is_as_good_as_it_says)
     slot.starts.minimum[0][0] += 24;
     slot.starts.n_minimum = 1;
     sample(two_in_a_box);
-    /* volumes of the Gaussians / volume of the box, times the prior at the labels */
+    /* evidence: the Gaussians' volume over the velocities' box, times the prior of the labels */
     double ln_z = 0.5 * NP * log(2 * pi) - log(2000.0) - log(500.0);
     for (int j = 0; j < NP; j++)
       ln_z += log(width[j]);
@@ -420,7 +420,7 @@ MILL_TEST(the_evidence_is_as_good_as_it_says)
   assert_close(sqrt(sum2), 1, 4 / sqrt(2.0 * N));
 }
 
-/** Flat priors of v sin i change nothing; the last prior is of VRAD, 10 sigma beyond its limit. */
+/** Flat priors of v sin i change nothing.  VRAD's prior (i = 3) peaks 10 sigma beyond its limit. */
 MILL_TEST(the_evidence_has_priors_within_limits)
 {
   const double sigma[4] = {0, 1e5, 1e7, 400}, x = (5000 - 12) / 400.0, root = sqrt(2.0);
@@ -543,7 +543,7 @@ MILL_TEST(nothing_free_is_nothing_to_sample)
   assert_int_equal(out.posterior.flag, 0);
 }
 
-/** NaN above the centre in v sin i, where half of the Gaussian is. */
+/** Return NaN in the half of the Gaussian where v sin i is above the centre. */
 static double half_nan(const double *theta)
 {
   return theta[MILL_PAR_VSINI] > centre[MILL_PAR_VSINI] ? NAN : gaussian(theta);

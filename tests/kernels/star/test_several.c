@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Several spectra of a star and two stars in a spectrum, on likelihoods with known minima. */
+/* Velocities of epochs and arms, and fits of two stars, on likelihoods with known minima. */
 #include "tests/mill_test.h"
 
 #include "kernels/math/linalg.h"
@@ -67,7 +67,7 @@ static int search_epochs(int n, const double *minimum, mill_epoch *epoch)
 
 MILL_TEST(epochs_are_found_far_away)
 {
-  /* without data, near, beyond the lines, flat, near a limit, as well fitted without lines */
+  /* The epochs: no data, near, far, flat F, near a limit, hardly better than a continuum. */
   static const double minimum[] = {0, 1.5, 120, NAN, 250, NO_LINES};
   enum { N = sizeof minimum / sizeof minimum[0] };
   static const int flag[N] = {MILL_EPOCH_NO_DATA,   0, 0, MILL_EPOCH_NO_MINIMUM, MILL_EPOCH_LIMIT,
@@ -110,7 +110,7 @@ MILL_TEST(epochs_that_agree_are_not_scanned)
   }
 }
 
-/** F of an arm that is 17 km/s off, of the shape of a line: flatter than a parabola far out. */
+/** F of an arm at 37 km/s, with the shape of a line: far out it is flatter than a parabola. */
 static double line_shape(double v, double depth)
 {
   return -depth * exp(-0.5 * pow((v - 37) / 60, 2));
@@ -155,7 +155,7 @@ MILL_TEST(velocity_of_an_arm)
     for (int j = 0; j < 6; j++) {
       const double e = err[j % 3], sigma = 60 * sqrt(2 / depth[i]);
       const mill_curve at = search(20, e, depth[i], 0, j / 3, &n_eval);
-      /* the parabola's minimum is off by at most a tenth of an error, or of the step e */
+      /* found is off by at most a tenth of sigma, or of e (it sets the steps) if e is larger */
       assert_close(at.found, 37, 0.1 * fmax(sigma, e));
       assert_close(at.err, sigma, 0.05 * sigma);
       /* Near the solution the quartic of the velocity profile replaces both evaluations of F.  The
@@ -171,7 +171,7 @@ MILL_TEST(velocity_of_an_arm)
   assert_true(isnan(search(20, 1, 0, 0, 0, &n_eval).found));
   assert_true(isnan(search(20, 1, 0, 0, 1, &n_eval).err));
   assert_true(isnan(search(20, 1, 1e-4, 1e-3, 0, &n_eval).found));
-  /* the minimum at 37 is 6 km/s inside the limit, less than a step of two errors; or outside it */
+  /* The limit of 43 km/s is less than a step (two errors of 5) from 37.  That of 36 excludes 37. */
   for (int j = 0; j < 2; j++) {
     search_max = 43;
     const double sigma = 60 * sqrt(2 / depth[0]);
@@ -190,8 +190,8 @@ MILL_TEST(velocity_of_an_arm)
 MILL_TEST(arms_are_found_far_away)
 {
   static const struct {
-    double depth, chisq, lines; /* depth: drop of F far off.  At the star's velocity: chi-square,
-                                   and the continuum's chi-square minus chi-square */
+    double depth, chisq, lines; /* depth of F's minimum.  Chi-square at the star's velocity is
+                                   chisq for the fit, chisq + lines for a continuum alone. */
     int n_pix[2], is_found;
   } of[] = {{400, 1, -300, {1, 1}, 1},    {400, 1, 5000, {1, 1}, 1},    {40, 1, 0, {1, 1}, 0},
             {400, 9, 0, {1, 1}, 0},       {400, 1, -380, {1, 1}, 0},    {400, 1, 0, {1, 0}, 0},
@@ -225,7 +225,7 @@ MILL_TEST(arms_are_found_far_away)
   }
 }
 
-/* --- the turns of two stars, on a likelihood that is quadratic in the parameters of both --- */
+/* --- two stars fitted in turn; the likelihood is quadratic in the parameters of both --- */
 
 /** A segment has the parameters of both stars, then ln of their flux ratio.  The fit has the
  *  parameters of both stars, a ratio for each of two arms, and the second arm's velocity offset. */
@@ -287,7 +287,7 @@ static void make(double gain)
 
 /** Return F of a segment of arm a if the star being fitted, p->star, has the velocity vel_km_s.
  *  grad [N_ROW], hess_of [N_ROW][N_ROW]: derivatives, this star's parameters first.  Each of two
- *  arms has half of F.  From turn MILL_PAIR_SWAP on, the brighter star is the first one. */
+ *  arms has half of F.  After MILL_PAIR_SWAP turns (pair_turn.h) the brighter star is the first. */
 static double of_segment(int a, double vel_km_s, double *grad, double *hess_of)
 {
   const mill_pair *p = &slot.pair;
@@ -499,7 +499,7 @@ MILL_TEST(one_star_keeps_its_row)
   }
 }
 
-/* Epochs of a pair: both velocities given; the second star's unknown; exchanged stars also fit. */
+/* Epochs: one with both velocities, one without the second star's, one that exchanged stars fit. */
 MILL_TEST(epochs_of_a_pair)
 {
   enum { N = 3 };
@@ -539,7 +539,7 @@ MILL_TEST(epochs_of_a_pair)
   assert_close(mill_pair_apart(&slot), 99, 1e-9); /* of the means; the first epoch's is 100 */
   p->is_moving = 1;
   assert_close(mill_pair_apart(&slot), 100, 1e-9);
-  /* the last turns' labels may tell which star is which: exchanges are tried again */
+  /* labels found in the last turns may tell the stars apart: exchanges are tried again */
   p->n_turn = MILL_PAIR_SWAP + MILL_PAIR_MOVING;
   p->theta[0][MILL_PAR_VSINI] = 33;
   mill_pair_epochs_settle(&model, &slot);
@@ -567,9 +567,9 @@ MILL_TEST(velocities_by_the_mass_ratio_have_its_error)
   assert_close(pow(e.pair_err[1], 2), 0.64 / 0.532 + 8 * pow(1 - 0.8 * rise, 2), 1e-12);
 }
 
-/* Three epochs of v2 = -v1 give the relation: v1 + v2 of errors 3 and 3 has the variance 18 / 3.
- * With model error two blended epochs, 20 km/s apart, follow it; errors of 5.1 km/s do not tell the
- * stars apart.  The first arm has four of five exposures, with a chi-square per pixel of 1.5. */
+/* Epochs 0 to 2 give the relation v2 = -v1.  With errors of 3 its variance is (9 + 9) / 3.  With
+ * model error, stars 20 km/s apart are blended, so epochs 3 and 4 follow the relation.  Errors of
+ * 5.1 km/s leave epoch 4 exchangeable.  The first arm has four of five exposures. */
 MILL_TEST(the_mass_ratio_tells_blended_stars)
 {
   static const double v[] = {60, -60, 30, 10, 10}, err[] = {3, 3, 3, 4.9, 5.1};

@@ -166,7 +166,7 @@ MILL_TEST(convolved_rows_at_the_pixels_alone)
       double largest = 0.0;
       for (int i = 0; i < b.s.n_pix; i++)
         largest = fmax(largest, fabs(b.pixel[r * BENCH_PIX + i]));
-      /* errors by 33 float32 products, and by kernels (also splines') cut at 1e-6 of their peak */
+      /* Errors come from 33 float32 products and from kernels, which end at 1e-6 of their peak. */
       for (int i = 0; i < b.s.n_pix; i++)
         assert_close((double)pixel32[r * BENCH_PIX + i], b.pixel[r * BENCH_PIX + i],
                      3e-6 * largest);

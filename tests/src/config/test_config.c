@@ -163,8 +163,8 @@ MILL_TEST(bind_refuses_what_the_library_lacks)
       {"fix_param: [{param: vrad, value: 0}, {param: vsini, value: 0}, {param: teff, value: 5000}, "
        "{param: logg, value: 1}, {param: feh, value: 0}]",
        "fix_param: all 5", "at least one"},
-      /* 120 templates fill groups of 128.  An arm's table has 1e6 bins, transforms 162 blocks of
-       * 8192 numbers, 8 bytes each.  Chi-squares of 64 stars at 2003 velocities take 0.1 GB. */
+      /* 120 templates are padded to 128.  Each has, in each of two arms, 1e6 bins and transforms of
+       * 162 * 8192 numbers, of 8 bytes.  Chi-squares of 64 stars at 2003 velocities take 0.1 GB. */
       {"guess_vel_step: 1", "guess_vel_step: 1 would need 4.9 GB",
        "120 templates, 2003 velocities"},
       {"guess_vel_step: 2\nmin_vel: -200000", "guess_vel_step: 2", "larger step"}};
@@ -249,7 +249,7 @@ MILL_TEST(a_part_has_the_pixels_of_the_whole)
       for (int c = 0; c < 2; c++)
         assert_memory_equal(arm->error.component + c * arm->n_pix, component[c] + first, n_byte);
     }
-    /* arms reach beyond 4065 A by the limits and max_vsini; spare points at an end: 1540 km/s */
+    /* Arms pass 4065 A by the velocity limit plus max_vsini, and by spare points (1540 km/s). */
     assert_true(lib.arm[0].wave_aa[lib.arm[0].n_pix - 1] >
                 4065 * (1 + (k % 2 ? 150 : 2350) / MILL_C_KM_S));
     assert_true(lib.arm[1].wave_aa[0] < 4065 * (1 - (k % 2 ? 2350 : 150) / MILL_C_KM_S));

@@ -5,7 +5,7 @@
 #include "kernels/base/error.h"
 #include "src/pipeline/several.h"
 
-/** The row that a star gets from two rows' misfits and Teff; row `hull` (-1: none) has HULL. */
+/** Choose from two rows with given misfits and Teff; row `hull` (-1: none) has the flag HULL. */
 static mill_fit_result chosen(const double *excess, const double *teff, int hull)
 {
   const mill_label label = {.mapping = MILL_MAP_LOG10, .mean = 3.7, .std = 0.08};
@@ -29,7 +29,7 @@ static mill_fit_result chosen(const double *excess, const double *teff, int hull
 
 MILL_TEST(a_row_with_hull_gives_way)
 {
-  /* misfits of HULL's row and the other row, their Teff; 1: HULL's row stays; 1: TWO_MINIMA */
+  /* misfits of the row with HULL and the other; their Teff; 1: HULL's row wins; 1: TWO_MINIMA */
   static const double c[][6] = {
       {6798, 7491, 5964, 11981, 1, 0},  /* a simulated star of 6073 K */
       {13233, 13893, 6986, 6716, 0, 0}, /* one of 6743 K */

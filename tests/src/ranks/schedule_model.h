@@ -19,13 +19,13 @@ typedef struct mill_schedule_model {
   double rate;          /**< usual rows a second of a rank of speed 1 */
   const double *speed;  /**< [n_rank] NULL: all 1 */
   const int *n_at_once; /**< [n_rank] chunks that a rank draws at a time; NULL: all 1 */
-  const float *cost;    /**< [n_cost] costs of rows 0, 1 ..., repeated, with mean 1; times the
-                             file's row_cost */
+  const float *cost;    /**< [n_cost] costs of rows 0, 1 ..., repeated.  Their mean is 1;
+                             their unit is the file's row_cost. */
   int64_t n_cost;
-  double read_s;   /**< of the reader, a row */
+  double read_s;   /**< time to read a row */
   double alone_s;  /**< from slot to result of a usual row that is alone */
   int shares_core; /**< opening a file takes time of the pipeline */
-  double answer_s; /**< of rank 0, a request */
+  double answer_s; /**< time of rank 0 for a request */
   double travel_s; /**< of a request and its answer */
   int64_t n_slot, n_ahead;
   const int64_t *slots; /**< [n_rank] slots of each rank, at most n_slot; NULL: all n_slot */

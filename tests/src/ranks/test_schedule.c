@@ -166,7 +166,7 @@ MILL_TEST(one_rank_takes_files_as_they_come)
 
 MILL_TEST(chunks_become_smaller)
 {
-  /* one large file, 4 ranks: a chunk is a quarter of a rank's share of the rest, 12.7 to 635 */
+  /* a chunk costs 1/4 of a rank's share of the rows left, but at least 12.7 and at most 635 */
   make_files(1, (const int64_t[]){100000}, (const double[]){0.3});
   const mill_schedule_plan plan = plan_of(1, 4);
   MILL_AT_END(mill_schedule_free_at) mill_schedule *schedule = make(&plan);
@@ -179,7 +179,7 @@ MILL_TEST(chunks_become_smaller)
     left -= cost[k];
   }
   assert_true(cost[sum.n_chunk - 1] <= 2 * 12.7 + 1);
-  /* chunks of 635 rows (5 s) until 16 such are left, then 16 ln(635 / 12.7) + 16 chunks */
+  /* Chunks have 635 rows until 16 such are left.  16 ln(635 / 12.7) + 16 chunks follow. */
   assert_true(sum.n_chunk > 210 && sum.n_chunk < 230);
 }
 
@@ -219,7 +219,7 @@ MILL_TEST(files_stay_whole_where_they_can)
     }
   }
   assert_false(is_dear);
-  /* a cut through a file makes one piece more, and a chunk makes one cut at most */
+  /* Each cut of a file makes one piece more.  A chunk needs one cut at most. */
   assert_true(n_piece < n_file + sum.n_chunk);
   assert_true((double)n_piece < 1.5 * n_file);
 }
@@ -299,7 +299,7 @@ MILL_TEST(a_run_by_hand)
   assert_int_equal(mill_schedule_model_run(&model, &outcome), MILL_ERR_RANGE);
 }
 
-/** Run the files by this plan, with a cluster's times of messages and number of rows ahead. */
+/** Model a run of this plan, with a cluster's message times and 48 rows read ahead. */
 static mill_schedule_outcome run_of(const mill_schedule_plan *plan, mill_schedule_model model)
 {
   mill_schedule_outcome outcome;
@@ -370,7 +370,7 @@ MILL_TEST(idle_tail_of_many_ranks)
   }
 }
 
-/* 2 ranks are 79 times as fast as the 6 others; each of the two counts as `told` ranks. */
+/* 2 ranks are 79 times as fast as 6 others, and each draws chunks as if it were `told` ranks. */
 static mill_schedule_outcome run_mixed(int64_t n_row, int told)
 {
   enum { N_FAST = 2, N_RANK = 8 };

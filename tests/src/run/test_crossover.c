@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The measured crossover from CPU to GPU: what auto makes of it, and its file. */
+/* The crossover from CPU to GPU: found in measured times, used by backend auto, kept in a file. */
 #include "tests/test_folder.h"
 
 #include <sys/stat.h>

@@ -72,9 +72,9 @@ MILL_TEST(eta)
   }
 }
 
-/* Store in out what the progress line writes to a terminal or a pipe.  n_before 0: two quick
- * updates, a last update and the end are written.  n_before > 0: an update with only the n_before
- * rows of earlier runs, and the end. */
+/* Store in out what the progress line writes to a terminal or a pipe.  If n_before is 0,
+ * these are two quick updates, a last update and the end.  Otherwise these are one update, with
+ * n_before rows of earlier runs and none of this run, and the end. */
 static void run(int terminal, int quiet, int64_t n_before, int64_t n_total, char *out, size_t size)
 {
   int ends[2]; /* to read from, to write to */

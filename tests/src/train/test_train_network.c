@@ -130,7 +130,7 @@ MILL_TEST(schedules)
   for (int t = 0; t < 6; t++)
     assert_close(s.epoch[t].rate, 1e-6 + 0.5 * (1e-2 - 1e-6) * (1 + cos(M_PI * t / 6)), 1e-15);
   mill_train_state_clear(&s);
-  /* So small a rate never lowers the loss, although a better last layer exists.  Two epochs without
+  /* A rate of 1e-30 never lowers the loss, although a better last layer exists.  Two epochs without
    * progress halve the rate.  In the second run four epochs without progress end the training. */
   e.set = (mill_train_settings){.n_hidden = 2,
                                 .width = {5, 4},

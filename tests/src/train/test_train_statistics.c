@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* First phase of training: pixels, spectra that do not fit into memory, refusals.
+/* Statistics before training: pixels, more spectra than fit into memory, refused input.
  * e2e/test_library_train.py compares components with NumPy's. */
 #include "tests/mill_test.h"
 
@@ -14,8 +14,8 @@ static void make_scale(double *scale)
     scale[p] = 1 + 0.5 * sin(p);
 }
 
-/* Return the sine of the largest angle, or somewhat more, between the space of the patterns of c
- * and that of the orthonormal vectors v [N_COMPONENT][N_PIX]. */
+/* Return an upper bound of the sine of the largest angle between two spaces: that of the patterns
+ * of c and that of the orthonormal vectors v [N_COMPONENT][N_PIX]. */
 static double largest_angle(const mill_train_components *c, const double *scale, const double *v)
 {
   double outside = 0;
