@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Print how starmill reads spectra, libraries and configurations, for tests/e2e/survey_files.py.
  *
- * Each line of the input gives the kind of a file, its path and how to read it.  The answer is a
- * line of JSON, then the bytes of all arrays; the JSON says where each array begins among them.
- * An arm without a range is a whole channel. */
+ * Each line of the input gives a file's kind and path, and how to read it; an arm given without a
+ * range is a whole channel.  The answer is a line of JSON, then the bytes of all arrays; the JSON
+ * says where each array begins among them. */
 #include <jansson.h>
 #include <math.h>
 #include <stdint.h>

@@ -37,7 +37,7 @@ static void end_examination(examination *e)
   mill_free(e->target);
 }
 
-/* Mark a row wanted if it is damaged or not done, or has failed and retry_failed is set.  If a
+/* Mark a row wanted if not whole (damaged or not done), or failed with retry_failed set.  If a
  * wanted row has a STATUS or a wrong TARGETID, add it to e->reset: reset_rows corrects both. */
 static int examine_row(void *context, int64_t i, const char *row)
 {

@@ -200,7 +200,7 @@ int mill_option_helped(int help, int rank, const mill_option_table *table, const
   return help;
 }
 
-/* Print "--NAME VALUE" for an option that was given, else "no --NAME". */
+/* Print options that ranks must share: "--NAME VALUE" or "no --NAME". */
 void mill_option_print_given(const mill_option_table *table, const void *base, FILE *out)
 {
   for (const mill_option *row = table->row; row->name; row++) {

@@ -110,7 +110,7 @@ int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n)
   mill_upload all;
   size_t most = 0;
   CHECK_CUDA(cudaSetDevice(d->id));
-  /* keep all pieces in one buffer if they fit: adjacent pieces become one copy */
+  /* unpinned pieces share a buffer if they fit: adjacent ones become one copy */
   for (int i = 0; i < n; i++)
     most += piece[i].stays ? 0 : piece[i].bytes + MILL_ARRAY_BYTES;
   if (most <= MILL_STAGE_BYTES &&

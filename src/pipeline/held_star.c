@@ -120,7 +120,7 @@ static int n_alike(const mill_pipeline *p, int request, int n, const double *the
   return k > 1 ? k : 1;
 }
 
-/** Return the host's slot, whose arrays of velocities and answers begin at point k of view i. */
+/** Let the host's slot have the velocities and answers of view i from point k on; return it. */
 static mill_slot *view_of(mill_pipeline *p, int i, int k)
 {
   const mill_held *h = &p->held;

@@ -339,8 +339,8 @@ static int fit_cells(mill_waveset_cache *c, int n_cont, int n_pix, const double 
 }
 
 /** Fill continuum functions cont [n_cont][mill_row_pitch] at MILL_REACH_PIX pixels from `first` on.
- *  reach [2]: range [low, end) of the functions, from MILL_BROAD_CONT on, whose absolute value
- *  exceeds LEAST_CONT (float64: LEAST_CONT_WIDE) at one of these pixels. */
+ *  reach [2]: range [low, end) of functions whose absolute value exceeds LEAST_CONT (float64:
+ *  LEAST_CONT_WIDE) at one of these pixels; none below MILL_BROAD_CONT. */
 static void fill_unit(const mill_fit_settings *set, int n_cont, int n_pix, const double *wave_aa,
                       int first, float *cont, unsigned char *reach)
 {

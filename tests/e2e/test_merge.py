@@ -440,9 +440,9 @@ class Calibration(ProgramTest):
         self.assertFalse(os.path.exists(tmp("no.fits")))
 
     def test_priors_and_flags_do_not_shrink_errors(self):
-        """True Teff is drawn from the prior.  Spectra scatter by 0.6 of their stated errors.  Two
-        kinds of rows agree too well and must not count: Teff that the prior decides, and flagged
-        [alpha/Fe]."""
+        """True Teff is drawn from the prior.  Spectra scatter by 0.6 of their stated errors.  Rows of
+        a star agree too well, and must not count, in Teff if the prior decides it, and in [alpha/Fe]
+        if flagged."""
         path, made, rng, true = tmp("prior.h5"), tmp("of-prior.h5"), np.random.default_rng(8), 0.6
         floor = 10
         self.fit("priors.h5", "--config", put("prior.yaml", "priors: [{param: teff, mean: 5500, sigma: 30}]"),

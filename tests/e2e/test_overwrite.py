@@ -50,7 +50,7 @@ class Overwrite(ProgramTest):
                 self.assertIn("was not overwritten: no row has been fitted", done.stderr)
                 self.assertIn("old.h5 is unchanged", done.stdout)
                 self.assertKept()
-        # without --overwrite a run that gives no row fails as well, but writes its file
+        # without --overwrite, fitting no row is a failure too, but the file is written
         alone = super().fit("alone.h5", "--minsn", 1e6, SURVEY, lib=LIBRARY, status=3)
         self.assertIn("LOW_SN", alone.stdout)
         self.assertEqual(len(read(tmp("alone.h5"))["STATUS"]), 40)

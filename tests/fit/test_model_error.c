@@ -348,7 +348,7 @@ MILL_TEST(width_of_the_line_spread_function)
     if (kind > 1)
       assert_ok(test_library_add_sky(&fx.lib));
     open_pipeline();
-    /* width errors change pixels by a few sigma; the template's second derivative is off by 1 % */
+    /* width errors add a few sigma to pixels, by a second derivative that is good to 1 % */
     compare_dense(place, 0.2, 0.01);
     compare_dense(fx.truth, 0.2, 0.01);
   }

@@ -113,9 +113,9 @@ def difference(a, b):
 
 
 def compare(first, part):
-    """Require that two parts were made with the same settings and library, on the same kind of
-    device, and have the same columns.  A part without rows may differ in arms, device and an
-    automatic wave_mask, which may depend on rows.  The settings of `sample` name the sampled fit.
+    """Require that two parts have the same settings, library, kind of device and columns.  Settings
+    of samples include the sampled fit, so it must be the same, too.  A part without rows may differ
+    in arms, device and an automatic wave_mask, which may depend on rows.
     Return the part whose columns the result gets."""
     if part.n[ROWS] and not first.n[ROWS]:
         first, part = part, first

@@ -362,7 +362,7 @@ MILL_TEST(resolution_matrix_matches_scipy)
   for (int i = 0; i < NR; i++) {
     double sum = 0;
     for (int k = 0; k < ND; k++) {
-      /* float32 rounds weights of size 1; edge rows are also scaled by a rounded median. */
+      /* float32 rounds weights near 1, and the median sum that edge rows are scaled to. */
       assert_close((double)res[k * PITCH + i], ref_resolution_row[i * ND + k], 2.5e-7);
       sum += (double)res[k * PITCH + i];
       if (i - ND / 2 + k < 0 || i - ND / 2 + k >= NR)
