@@ -23,7 +23,7 @@ int mill_gpu_look(mill_gpu_node *node, mill_gpu_facts **gpu);
 int mill_gpu_try(int gpu, const char *name, size_t *free_bytes);
 
 /** Destroy this process's context on the GPU of the last mill_gpu_try, with all memory there, and
- *  undo mill_gpu_assign.  Does nothing without a context.  No mill_device may be open. */
+ *  undo mill_gpu_assign.  Harmless without a context.  No mill_device may be open. */
 void mill_gpu_release(void);
 
 /** A GPU as `doctor` reports it: PCI address, bytes of memory. */

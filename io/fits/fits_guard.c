@@ -424,7 +424,7 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
   return MILL_OK;
 }
 
-/* Is this card forbidden after the mandatory cards?  CFITSIO would use a repeated card, which could
+/* Is this card forbidden after the mandatory cards?  CFITSIO might use a repeated card, which could
  * contradict the checked card. */
 static int is_out_of_place(const walk *w, const card *c, int *n_zimage)
 {

@@ -108,7 +108,7 @@ typedef struct mill_output_texts {
   size_t n_byte;
   int64_t n;
 } mill_output_texts;
-/** n_dim: 1, or 0 for a scalar dataset, which gives n = 1. */
+/** Read texts.  n_dim: 1, or 0 for a scalar dataset, which gives n = 1. */
 int mill_output_read_texts(hid_t loc, const char *path, const char *name, int n_dim,
                            mill_output_texts *out);
 

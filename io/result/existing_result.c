@@ -35,7 +35,7 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
   MILL_AT_END(mill_recorded_inputs_clear) mill_recorded_inputs inputs = {0};
   MILL_CHECK(mill_result_origin_read(file, path, &was));
   MILL_CHECK(mill_recorded_inputs_read(file, path, &inputs));
-  /* Check for lost inputs first: without them the settings, which list all arms, may differ. */
+  /* Check for lost inputs first: the settings list the arms of readable inputs, so may differ. */
   MILL_CHECK(mill_result_inputs_lost(&inputs, path, info, finished));
   const char *then = was.identity, *now = info->identity;
   if (strcmp(then, now) != 0) {

@@ -210,8 +210,8 @@ static int fill_from_exposures(mill_desi_file *file, uint64_t allowed, mill_fits
     key[n_target++] = key[first]; /* key [n_target] becomes the list of targets */
   }
   for (int64_t i = 0; i < file->n_spec; i++) {
-    const int64_t id = map[ID].i64[i]; /* -1: no identifier */
-    const mill_keyed *target =         /* found by its first member, key */
+    const int64_t id = map[ID].i64[i]; /* -1: none; else bsearch compares it with .key */
+    const mill_keyed *target =
         id == -1 ? NULL : bsearch(&id, key, n_target, sizeof *key, mill_by_int64);
     for (int k = EXP; target && k <= NIGHT; k++) /* EXP, TILE, NIGHT */
       if (!map[k].there)

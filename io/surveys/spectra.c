@@ -291,7 +291,7 @@ static void sort_segments(mill_read_batch *batch)
   }
 }
 
-/* Empty the batch, with the arrays of known pieces, and let the format add its channels. */
+/* Empty the batch, drop known pieces' pointers into it, and let the format add its channels. */
 static int read_batch(mill_spectra *spectra, const int64_t *exposure, int n, int waves_only,
                       mill_read_batch *batch)
 {

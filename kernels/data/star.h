@@ -8,7 +8,7 @@
 enum mill_segment_use {
   MILL_SEGMENT_FIT,    /**< fit it */
   MILL_SEGMENT_NO_LSF, /**< skip it: no line-spread function is known */
-  MILL_SEGMENT_OUTSIDE /**< skip it: no arm of the library overlaps it; its arm is -1, n_pix 0 */
+  MILL_SEGMENT_OUTSIDE /**< skip it: outside all arms' usable ranges; its arm is -1, n_pix 0 */
 };
 
 /** One arm of one exposure (or coadd).

@@ -74,7 +74,7 @@ typedef struct mill_slot {
   int fix_error;              /**< 1: fix the model error at theta before the tangents */
   int keep_rows;              /**< 1: store the tangents' rows (mill_block_keep_rows); no answer */
   int weigh_lines;            /**< 1: answer tangents by mill_block_weigh_lines */
-  int stored;                 /**< 1 + index of guess template; 0: none; < 0: see cpu/emulate.h */
+  int stored;                 /**< 1 + index of guess template; 0: none; < 0: another stores it */
   double theta[MILL_MAX_PAR]; /**< the star's parameters; templates have its v sin i and labels */
   double *vel;                /**< [n_segment][MILL_N_PROFILE] velocities, km/s; NaN: not asked */
   double *answer;             /**< [n_segment][mill_answer_pitch] by enum mill_answer_place */

@@ -220,7 +220,7 @@ typedef struct mill_pair {
   } was; /**< before the last exchange */
   double theta[2][MILL_MAX_PAR], ln_ratio[MILL_MAX_ARM];
   double flux[MILL_MAX_ARM][2]; /**< summed templates of `star` and of its companion */
-  /** After a step d of the star, the companion's best step is follow + along * d; its variance. */
+  /** After a step d of the star, its companion's best step: follow + along * d, with variances. */
   struct {
     double follow[MILL_MAX_PAR], along[MILL_MAX_PAR * MILL_MAX_PAR], variance[MILL_MAX_PAR];
   } next, at;

@@ -244,7 +244,7 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
     const int first = c * MILL_PIXEL_CHUNK, len = mill_chunk_len(n, first, MILL_PIXEL_CHUNK);
     const float *is = s->is + first, *d = s->d + first;
     const unsigned char *good = s->good + first;
-    double flux[MILL_PIXEL_CHUNK], x[MILL_PIXEL_CHUNK], poly[MILL_PIXEL_CHUNK];
+    double flux[MILL_PIXEL_CHUNK], poly[MILL_PIXEL_CHUNK];
     MILL_SIMD
     for (int i = 0; i < len; i++)
       flux[i] = level * s->base[first + i];
@@ -257,7 +257,7 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
     MILL_SIMD
     for (int i = 0; i < len; i++) {
       flux[i] *= poly[i];
-      x[i] = flux[i];
+      poly[i] = flux[i]; /* x: without model error */
     }
     mill_add_error_shares(s, first, len, work, flux);
     if (keep == 1 && s->model) {
@@ -265,25 +265,26 @@ MILL_INLINE void mill_block_residual(mill_block *b, const mill_segment *s, const
       for (int i = 0; i < len; i++)
         s->model[first + i] = (float)flux[i];
     }
-    double chi = 0.0, below = 0.0, scaled[MILL_PIXEL_CHUNK], square[MILL_PIXEL_CHUNK];
+    double chi = 0.0, below = 0.0;
     MILL_SIMD_SUM(chi, below)
     for (int i = 0; i < len; i++) {
       const double model = good[i] ? flux[i] * (double)is[i] : 0.0;
       const double r = good[i] ? (double)d[i] - model : 0.0;
-      const double low = good[i] && x[i] < 0.0 ? x[i] * (double)is[i] : 0.0;
+      const double low = good[i] && poly[i] < 0.0 ? poly[i] * (double)is[i] : 0.0;
       chi += r * r;
       below += low * low;
-      scaled[i] = model;
-      square[i] = r * r;
+      /* poly is now model / sigma, and flux r^2: new arrays would change chi's last digits */
+      poly[i] = model;
+      flux[i] = r * r;
     }
     if (keep) {
       MILL_SIMD
       for (int i = 0; i < len; i++)
-        s->scratch[first + i] = (float)scaled[i];
+        s->scratch[first + i] = (float)poly[i];
     }
     MILL_SIMD_MAX(worst)
     for (int i = 0; i < len; i++)
-      worst = square[i] > worst ? square[i] : worst;
+      worst = flux[i] > worst ? flux[i] : worst;
     acc[0] += chi;
     acc[1] += below;
   }

@@ -176,8 +176,8 @@ MILL_HD static inline double mill_lines_signal(const mill_model *m, const mill_s
   return fmax(signal, -slot->result.guess_chisq);
 }
 
-/** Return the star's line width w, km/s, from VRAD's formal error err and the lines' signal G^2. At
- *  v km/s from VRAD, Gaussian lines raise F by G^2 (1 - exp(-v^2 / 2 w^2)): w = err G / sqrt(2).
+/** Return the star's line width w, km/s, from VRAD's formal error err and the lines' signal G^2.
+ *  At v km/s from VRAD, Gaussian lines raise F by G^2 (1 - exp(-v^2 / 2 w^2)): w = err G / sqrt(2).
  *  Velocity offsets enlarge err, and a prior reduces it.  In both cases VRAD's error by the data,
  *  with all other parameters fixed, replaces err. */
 MILL_HD static inline double mill_line_width(const mill_model *m, const mill_slot *slot, double err,
@@ -209,7 +209,7 @@ MILL_HD_CALLED static inline void mill_scan_begin(const mill_model *m, mill_slot
   }
 }
 
-/** Return how far a low F (mill_scan_end) of an epoch or arm is below F at the star's velocity. */
+/** Return how far below F at the star's velocity F of an epoch or arm must be, to be low. */
 MILL_HD_CALLED static inline double mill_scan_gain(const mill_model *m, mill_slot *slot, int i)
 {
   if (slot->of_epochs)

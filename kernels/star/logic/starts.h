@@ -152,9 +152,9 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
 }
 
 /** Give a fast rotator one extra start when no other is worthwhile: make the candidate farthest
- *  from the solution, in errors, the next start and return 1.  Many fast rotators are hot.
- *  If a hot star's pixel errors follow its flux, the guess prefers cool templates, whose starts
- *  agree on a wrong minimum. */
+ *  from the solution, in errors, the next start and return 1.  Many fast rotators are hot; if
+ *  a hot star's pixel errors follow its flux, the guess prefers cool templates, whose starts agree
+ *  on a wrong minimum. */
 MILL_HD_CALLED static inline int mill_start_far(const mill_model *m, mill_slot *slot)
 {
   mill_starts *s = &slot->starts;

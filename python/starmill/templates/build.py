@@ -410,7 +410,7 @@ class Job:
             for n, (i, why) in enumerate(zip(todo, results), len(models) - len(todo) + 1):
                 lock.keep()
                 self.writer.put("models/why", i, why)
-                self.writer.put("models/status", i, BAD if why else GOOD)  # comes last
+                self.writer.put("models/status", i, BAD if why else GOOD)  # last: all is written
                 n_bad += bool(why)
                 progress.update(n, n_bad)
                 if n < len(models) and stop.asked():

@@ -103,7 +103,7 @@ class ArmCut:
             x = self._fine[column[part]]
             low, high = ((x - edge[row]) / (np.sqrt(2) * self.kernel[row])
                          for edge in (self.edge[:-1], self.edge[1:]))
-            # erfc is small here, so the difference keeps its digits; x turns d ln x into dx
+            # subtract small tails (erfc), which keeps digits; x turns d ln x into dx
             weight[part] = x * np.where(low < 0, erfc(-low) - erfc(-high), erfc(high) - erfc(low))
         weight /= np.repeat(np.add.reduceat(weight, at[:-1]), n)
         self._weights = csr_matrix((weight, column, at), shape=(self.n_pix, len(self._fine)))

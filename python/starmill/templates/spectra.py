@@ -298,7 +298,7 @@ def find_velocities(y, good, model, ln_step):
     most = min(int(np.ceil(MAX_VELOCITY / (C_KM_S * ln_step))), n_pix // 8)
     model = model[:, most:n_pix - most]  # all shifts compare the same pixels of the model
     y, square, count = np.where(good, y, 0), model**2, good.astype(float)
-    before = np.pad(np.cumsum(y**2, axis=1), ((0, 0), (1, 0)))  # sums up to each pixel
+    before = np.pad(np.cumsum(y**2, axis=1), ((0, 0), (1, 0)))  # sums before each pixel
     misfit = np.empty((2 * most + 1, n))
     for i in range(2 * most + 1):
         part = slice(i, i + model.shape[1])

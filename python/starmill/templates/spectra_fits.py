@@ -133,7 +133,7 @@ def column_numbers(path, hdus, i, name):
         raise Failure(INPUT, f"{where(path, hdus, i)}: column {name} must hold numbers")
     column = hdu.columns[[c.upper() for c in hdu.columns.names].index(name.upper())]
     raw, out = hdu.data.view(np.ndarray)[column.name], values.astype(float)
-    if column.null is not None and raw.dtype.kind in "iu":  # TNULL is a value before TSCAL
+    if column.null is not None and raw.dtype.kind in "iu":  # TNULL is a raw value
         out[raw == column.null] = np.nan
     return out
 
