@@ -101,7 +101,8 @@ static int drop_replaced(mill_input_table *table)
     is_old[by_result[i] - table->line] = strcmp(by_result[i]->entry.time, last->entry.time) != 0;
   }
   for (int64_t i = 0; i < table->n; i++) {
-    if (!is_old[i] && n_kept > 0 && mill_by_text_at(&table->line[n_kept - 1], &table->line[i]) == 0)
+    if (!is_old[i] && n_kept > 0 &&
+        strcmp(table->line[n_kept - 1].entry.path, table->line[i].entry.path) == 0)
       free(table->line[--n_kept].text); /* an earlier line of this path */
     if (is_old[i])
       free(table->line[i].text);
@@ -151,7 +152,7 @@ int mill_input_table_read(const char *path, mill_input_table **out)
   *out = NULL;
   MILL_CHECK(mill_input_table_check(path));
   MILL_CHECK(MILL_ALLOC(1, &table));
-  if (access(path, F_OK) == 0) {
+  if (access(path, F_OK) == 0) { /* else the table is empty */
     MILL_CHECK(mill_regular_stream(path, "a table of inputs", MILL_ERR_USAGE, &stream));
     MILL_CHECK(read_lines(path, stream, table));
     if (table->n > 0)
@@ -234,7 +235,7 @@ int mill_input_table_append(const char *path, const mill_input_entry *entry, siz
   if (size < 0)
     return not_written(path);
   MILL_CHECK(mill_input_table_check(path));
-  (void)!pread(fd, &last, 1, size - 1);
+  (void)!pread(fd, &last, 1, size - 1); /* if the file is empty, this fails and keeps last */
   FILE *out = open_memstream(&text, &n_text);
   if (out)
     fputs(size == 0 ? HEAD COLUMNS : last != '\n' ? "\n" : "", out);

@@ -45,7 +45,7 @@ static int64_t find_first(known_places *places, int64_t row, double ra_deg, doub
   }
   if (i < places->n)
     return places->place[i].row;
-  if (places->n < MILL_MOST_PLACES)
+  if (places->n < MILL_MOST_PLACES) /* else forget it: `row` is a star of its own */
     places->place[places->n++] = (struct known_place){row, ra_deg, dec_deg};
   return row;
 }

@@ -112,6 +112,7 @@ static int read_double(source *s, const char *column, double *out)
                     : mill_fits_column_double(s->fits, s->i_hdu, column, out, NULL);
 }
 
+/* Read the columns that identify stars; no positions if the table has names or TARGETIDs. */
 static int read_star_columns(source *s, mill_fits_values *v)
 {
   const int n = columns_wanted(s);
@@ -187,7 +188,8 @@ static int check_unit(const source *s, int i, const char *wanted)
 
 /* If column i holds a parameter's values, set column[parameter][0] to i and [1] to the column of
  * their errors.  Fail if only one half of the pair exists, if it is a pair of no parameter, or if
- * a TUNIT is not the result's. */
+ * a TUNIT is not the result's.  lib has the parameters that the table may name; own, the library of
+ * the fit, may lack some of them. */
 static int take_column(const source *s, const mill_library *lib, const mill_library *own,
                        const mill_fit_settings *set, int i, int column[][2])
 {
@@ -273,7 +275,7 @@ static int read_pair(source *s, const int column[2], int k, const double range[2
     double *prior = &t->prior[(row * t->n_pair + k) * 2];
     char text[STAR_SIZE];
     if (isnan(value[row]) || isnan(error[row]))
-      continue;
+      continue; /* error stays 0: no prior */
     if (!isfinite(value[row]) || !(error[row] > 0.0 && isfinite(error[row])))
       return MILL_ERROR(MILL_ERR_CONFIG,
                         "prior_table: %s: %s of %s is %g +- %g: give a value and an error above 0, "
@@ -356,7 +358,7 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
     mill_star_table_range(lib, n_lib, set, t->pair[k], range);
     MILL_CHECK(read_pair(s, column[t->pair[k]], k, range, t, value, error));
   }
-  digest(lib, t); /* needs pair[k] in lib's order; fits need it in the order of own */
+  digest(lib, t); /* with pair[k] as index of lib's parameters; fits need the index in own */
   for (int *p = t->pair; p < t->pair + t->n_pair; p++)
     *p = find_parameter(own, s->column[column[*p][0]], strlen(s->column[column[*p][0]]));
   return MILL_OK;
@@ -374,7 +376,7 @@ int mill_prior_table_read(const char *path, const mill_library *lib, int n_lib,
   MILL_TRY(MILL_ALLOC(1, &t));
   err = s.is_hdf5 ? open_hdf5(&s) : open_fits(&s, limits);
   MILL_STEP(read_table(&s, lib, n_lib, own, set, t));
-  MILL_TRY(mill_star_table_code(err, s.is_hdf5, "prior_table"));
+  MILL_TRY(mill_star_table_code(err, s.is_hdf5, "prior_table")); /* a failure stops the run */
   if (is_loud && t->n_beyond > 0)
     mill_log_warning("prior_table: %s: %lld values are far beyond the fit's limits, the first is "
                      "%s: give NaN for missing values, and use the result's units",

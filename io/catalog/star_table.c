@@ -169,7 +169,8 @@ static int compare_rows(const void *a, const void *b)
   return x->is_last != y->is_last ? x->is_last - y->is_last : mill_by_int64(&x->row, &y->row);
 }
 
-/* n_repeated leaves out rows found by position: find_place fails if two of them match a star. */
+/* Give each row the first key of rows->order that it has, sort by key, and count in n_repeated the
+ * rows with an earlier row's key.  Positions do not count: find_place fails if two match a star. */
 int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char *is_last,
                         mill_star_rows *rows)
 {
@@ -224,7 +225,7 @@ static int64_t first_from(const mill_star_rows *rows, const mill_star_row *key)
 }
 
 /* Set *row, which is -1, to the row within MILL_SAME_STAR_ARCSEC of the key's position; fail if
- * there are two.  The rows are sorted by declination. */
+ * there are two.  Rows are sorted by rank, and those of this rank by declination. */
 static int find_place(const mill_star_rows *rows, const mill_star_row *key, int64_t *row)
 {
   const double radius_deg = MILL_SAME_STAR_ARCSEC / 3600.0;
@@ -259,7 +260,7 @@ int mill_star_rows_find(const mill_star_rows *rows, const mill_catalog_row *star
     mill_star_row key = {.rank = rank};
     if (!take_key(rows->order[rank], &of, &key))
       continue;
-    if (rows->order[rank] == MILL_BY_PLACE) {
+    if (rows->order[rank] == MILL_BY_PLACE) { /* searched in all rows, whatever the range */
       MILL_CHECK(find_place(rows, &key, row));
       continue;
     }

@@ -190,7 +190,7 @@ static int find_needed(const raw_table *raw, const mill_columns *rows, needed_co
       .info = find_column(rows, (const char *[]){"FIT_INFO", NULL}, MILL_TYPE_I32),
       .chisq = find_column(rows, (const char *[]){"CHISQ_C_DATA", NULL}, MILL_TYPE_F64),
       .m2ll = find_column(rows, (const char *[]){"M2LL", NULL}, MILL_TYPE_F64)};
-  if (raw->library > 0)
+  if (raw->library > 0) /* take_row uses only rows of this library */
     at->library = find_column(rows, (const char *[]){"LIBRARY", NULL}, MILL_TYPE_U8);
   if (!at->id || !at->info)
     return MILL_ERROR(MILL_ERR_CONFIG, "%s: has no /fits/%s to start from", raw->path,
@@ -223,11 +223,11 @@ static int take_row(void *context, int64_t i, const char *row)
   fits_rows *from = context;
   raw_table *raw = from->raw;
   const needed_columns *at = &from->at;
-  int is_whole;
+  int is_whole; /* 1: done, with correct CRCs */
   const int n_par = raw->out->n_par;
   const int32_t status = mill_stored_row_status(from->rows, row, &is_whole);
-  const int is_damaged = !is_whole && status != MILL_STATUS_NOT_DONE;
-  if (!raw->known[i] || is_damaged) {
+  const int is_done = status != MILL_STATUS_NOT_DONE;
+  if (!raw->known[i] || (is_done && !is_whole)) {
     raw->column[MILL_BY_TARGETID].i64[i] = -1;
     for (int k = MILL_BY_IDENTIFIER; k <= MILL_BY_OBJECT; k++)
       raw->column[k].text[(size_t)i * raw->column[k].stride] = '\0';
@@ -251,7 +251,7 @@ static int take_row(void *context, int64_t i, const char *row)
     double value = 0.0; /* a parameter without a column is fixed: put_value ignores its value */
     if (at->par[j])
       memcpy(&value, row + at->par[j]->at, sizeof value);
-    if (is_whole && library == raw->library)
+    if (is_done && library == raw->library)
       put_value(raw, i, j, value);
     else
       raw->out->theta[i * n_par + j] = NAN;
@@ -347,7 +347,7 @@ int mill_start_table_find(const mill_start_table *table, const char *path,
   const mill_known_input *file = mill_known_inputs_find(&table->input, absolute);
   const int64_t range[] = {file ? file->row_start : 0,
                            file ? file->row_start + file->n_row : INT64_MAX};
-  if (table->exact.row)
+  if (table->exact.row) /* only for a result, so table->fit exists */
     MILL_CHECK(mill_star_rows_find(&table->exact, star, range, row));
   /* this IDENTIFIER may name another star in the table: then search by star */
   if (*row < 0 || table->fit[*row].identity !=

@@ -43,7 +43,7 @@ static void give_room_back(unpacker *u)
   u->out = -1;
 }
 
-/* Write n unpacked bytes; if the folder is full, close the file and only count bytes. */
+/* Write n unpacked bytes; if the folder is full, close the file and only count the room needed. */
 static int write_out(unpacker *u, size_t n)
 {
   u->size += (int64_t)n;

@@ -97,7 +97,7 @@ int mill_h5_open_as(const char *path, unsigned flags, int code, hid_t *file)
   MILL_AT_END(mill_h5_id_close) hid_t access = H5I_INVALID_HID;
   *file = H5I_INVALID_HID;
   MILL_CHECK(access_list(&access));
-  mill_h5_opening(path, code);
+  mill_h5_opening(path, code); /* if HDF5 crashes on the file, name it */
   *file = flags & H5F_ACC_TRUNC ? H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access)
                                 : H5Fopen(path, flags, access);
   mill_h5_opened(*file);
@@ -125,7 +125,7 @@ int mill_h5_open_image(const void *image, size_t n_byte, const char *path, int c
   if (access < 0 || H5Pset_fapl_core(access, (size_t)1 << 20, 0) < 0 ||
       (image && H5Pset_file_image(access, (void *)(uintptr_t)image, n_byte) < 0))
     return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5 made no file in memory: %s", mill_h5_reason());
-  /* no file can have the name /dev/null/image */
+  /* no file can have the name /dev/null/image; without an image, begin an empty file in memory */
   file->id = image ? H5Fopen("/dev/null/image", H5F_ACC_RDONLY, access)
                    : H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
   if (file->id < 0)
@@ -345,6 +345,7 @@ int mill_h5_read(const mill_h5_file *file, const char *name, hid_t mem_type, int
     return MILL_ERROR(file->code, DATASET("does not hold %s: write it as %s%zu"),
                       wanted == H5T_FLOAT ? "floating-point numbers" : "integers",
                       wanted == H5T_FLOAT ? "float" : "int", 8 * H5Tget_size(mem_type));
+  /* HDF5 converts integers of other sizes; wider reals are refused, since it would round them */
   const size_t most = wanted == H5T_FLOAT ? H5Tget_size(mem_type) : MILL_H5_MAX_NUMBER;
   if (n_byte > most)
     return MILL_ERROR(file->code, DATASET("holds %zu-byte numbers, expected %zu bytes"), n_byte,

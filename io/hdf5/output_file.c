@@ -202,7 +202,7 @@ int mill_output_end(const char *path, hid_t *file, int err)
     err = MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be flushed to disk: %s" MILL_H5_MAKE_ROOM, path,
                      mill_h5_reason());
   if (H5Fclose(id) < 0) {
-    is_broken = 1;
+    is_broken = 1; /* for mill_output_leave_if_broken, at the end of the job */
     MILL_STEP(MILL_ERROR(MILL_ERR_OUTPUT, "%s: cannot be closed: %s" MILL_H5_MAKE_ROOM, path,
                          mill_h5_reason()));
   }
@@ -326,7 +326,7 @@ int mill_output_text(hid_t loc, const char *path, const char *name, const char *
 int mill_output_read_texts(hid_t loc, const char *path, const char *name, int n_dim,
                            mill_output_texts *out)
 {
-  enum { MAX_TEXT = 1 << 28 };
+  enum { MAX_TEXT = 1 << 28 }; /* most bytes of a scalar text (n_dim 0) */
   MILL_AT_END(mill_h5_array_close) mill_h5_array array = {0};
   MILL_OWNED char *text = NULL;
   *out = (mill_output_texts){0};

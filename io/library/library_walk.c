@@ -235,7 +235,7 @@ static int walk_kind(walk *w, mill_arm *arm)
       [MILL_EMULATOR_MLP] = "mlp", [MILL_EMULATOR_GRID] = "grid", [MILL_EMULATOR_RBF] = "rbf"};
   mill_emulator *e = &arm->emulator;
   char text[64];
-  noted(w, (size_t)e->kind); /* does nothing when reading */
+  noted(w, (size_t)e->kind); /* digests the kind; does nothing when reading */
   if (w->way == DIGEST)
     return MILL_OK;
   MILL_CHECK(mill_h5_read_attr_text(w->file, w->group, "emulator", text, sizeof text));
@@ -283,7 +283,7 @@ static int walk_grid(walk *w, int i_arm, mill_spline_grid *grid)
       return MILL_REFUSED(w->file, "dataset /%s/coefficients has more than %d numbers", w->group,
                           MILL_MAX_GRID_COEF);
   }
-  noted(w, (size_t)n_axis);
+  noted(w, (size_t)n_axis); /* digests the number if w->way is DIGEST, and returns it */
   for (int i = 0; i < n_axis; i++) {
     char name[24];
     const size_t n_knot = dim[i] + order;
@@ -302,7 +302,7 @@ static int walk_rbf(walk *w, int i_arm, mill_rbf *rbf)
   size_t center[2] = {(size_t)rbf->n_center, n_axis};
   ENTER(w, "arms/arm%d/rbf", i_arm);
   MILL_CHECK(shape(w, "centers", 2, SIZES(1, n_axis), SIZES(MILL_MAX_RBF_CENTER, n_axis), center));
-  noted(w, n_axis);
+  noted(w, n_axis); /* digests the number if w->way is DIGEST, and returns it */
   rbf->n_center = noted(w, center[0]);
   MILL_CHECK(integer(w, "degree", &rbf->degree));
   if (w->way == READ && (rbf->degree < 0 || rbf->degree > MILL_MAX_RBF_DEGREE))

@@ -218,7 +218,7 @@ static int read_state(const mill_h5_file *file, int i, int n_epoch, mill_train_s
   }
   table[0] = (size_t)s->n_epoch;
   table[1] = N_COLUMN;
-  MILL_CHECK(MILL_ALLOC(n_epoch, &s->epoch));
+  MILL_CHECK(MILL_ALLOC(n_epoch, &s->epoch)); /* the training may go on to epoch n_epoch */
   snprintf(at, sizeof at, "arm%d/epochs", i);
   return mill_h5_read(file, at, H5T_NATIVE_DOUBLE, 2, table, s->epoch);
 }

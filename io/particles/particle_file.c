@@ -143,6 +143,7 @@ struct mill_particle_file {
   char path[MILL_MAX_PATH];
 };
 
+enum { IN_MEMORY, IN_FILE }; /* of type_of */
 static hid_t type_of(int i, int in_file)
 {
   if (i == STATUS)
@@ -209,7 +210,7 @@ static int make(const mill_particle_file *f, const char *identity, const mill_pa
   hid_t file = H5I_INVALID_HID;
   int64_t n_byte = 65536 + 8 * c->n_problem; /* estimated size of the file */
   for (int i = 0; i < N_DATASET; i++) {
-    int64_t n = f->rank[i] > 0 ? (int64_t)H5Tget_size(type_of(i, 1)) : 0;
+    int64_t n = f->rank[i] > 0 ? (int64_t)H5Tget_size(type_of(i, IN_FILE)) : 0;
     for (int k = 0; k < f->rank[i]; k++)
       n *= (int64_t)f->dim[i][k];
     n_byte += n;
@@ -220,7 +221,7 @@ static int make(const mill_particle_file *f, const char *identity, const mill_pa
   err = write_frame(file, temporary, identity, c);
   for (int i = 0; i < N_DATASET && err == MILL_OK; i++)
     if (f->rank[i] > 0)
-      err = mill_output_dataset(file, temporary, dataset[i].name, type_of(i, 1), f->rank[i],
+      err = mill_output_dataset(file, temporary, dataset[i].name, type_of(i, IN_FILE), f->rank[i],
                                 f->dim[i], "", dataset[i].description);
   MILL_TRY(mill_output_end(temporary, &file, err));
   MILL_TRY(mill_output_rename(temporary, f->path));
@@ -268,14 +269,16 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
     MILL_TRY(mill_refuse_foreign(f->path, "--output", FORMAT));
   const int is_there = access(f->path, F_OK) == 0;
   err = is_there ? reopen(f, identity, c->n_problem, status) : MILL_OK;
-  const int is_left = err == MILL_OK && memchr(status, MILL_PARTICLES_WAIT, (size_t)c->n_problem);
-  if (!is_there || (overwrite && !is_left)) {       /* is_left: this run can continue the file */
+  /* an unfinished file of this identity is continued, even with --overwrite */
+  const int is_unfinished =
+      is_there && err == MILL_OK && memchr(status, MILL_PARTICLES_WAIT, (size_t)c->n_problem);
+  if (!is_there || (overwrite && !is_unfinished)) {
     err = mill_output_end(path, &f->file, MILL_OK); /* forgets a failure to reopen */
     MILL_STEP(make(f, identity, c));
     MILL_STEP(reopen(f, identity, c->n_problem, status));
   }
   MILL_STEP(mill_output_hold(f->path, &f->fd));
-  f->mark.n = pread(f->fd, f->mark.bytes, sizeof f->mark.bytes, 0);
+  f->mark.n = pread(f->fd, f->mark.bytes, sizeof f->mark.bytes, 0); /* the file's first bytes */
   MILL_STEP(MILL_GIVE(&f, out));
 done:
   (void)mill_particle_file_close(f, err);
@@ -294,7 +297,7 @@ static int write_row(const mill_particle_file *f, int i, int64_t i_problem, cons
               memory = H5Screate_simple(f->rank[i], count, NULL);
   if (set < 0 || space < 0 || memory < 0 ||
       H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) < 0 ||
-      H5Dwrite(set, type_of(i, 0), memory, space, H5P_DEFAULT, value) < 0)
+      H5Dwrite(set, type_of(i, IN_MEMORY), memory, space, H5P_DEFAULT, value) < 0)
     return MILL_OUTPUT_ERROR(f->path, dataset[i].name);
   return MILL_OK;
 }

@@ -354,7 +354,8 @@ typedef struct made_for {
   int length[1 - MODE_LENGTH]; /* [-n_value]: values per row; 0: no such column */
 } made_for;
 
-/* Number of columns that a table line of this scope makes; 0: the run has no such columns. */
+/* For how many labels or arms a table line of this scope is repeated; 1: for none; 0: the run has
+ * no such columns.  mill_columns_fits skips the labels that are no ELEMENT. */
 static int n_repeat(enum scope scope, const made_for *m)
 {
   const struct {
@@ -420,7 +421,8 @@ mill_column *mill_columns_add(mill_columns *columns, const char *name, int type,
   return c;
 }
 
-/* Append a line's column.  i_value: index of label or arm in the struct's array; 0 if no array. */
+/* Append a line's column.  i_value: index of label or arm in the struct's array; 0 if no array.
+ * A line whose n_value is negative, an enum length, has m->length[-n_value] values per row. */
 static void add(mill_columns *columns, const line *from, const owner *o, size_t i_value,
                 const made_for *m)
 {
@@ -503,7 +505,7 @@ void mill_columns_of(enum mill_table_kind kind, const int *length, mill_columns 
   const int n_length = kind == MILL_TABLE_FILES ? MILL_N_FILE_TEXT : kind == MILL_TABLE_ARM ? 2 : 0;
   made_for m = {.with = 0};
   for (int i = 0; i < n_length; i++)
-    m.length[1 + i] = length[i]; /* for n_value -(1 + i) */
+    m.length[1 + i] = length[i]; /* for lines whose n_value is -(1 + i): see add */
   memset(columns, 0, sizeof *columns);
   for (int i = 0; i < table[kind].n_line; i++)
     add(columns, &table[kind].line[i], &(owner){.unit = "", .of = ""}, 0, &m);

@@ -202,14 +202,14 @@ static int choose(mill_result_file *file, const char *path, const mill_run_info 
   *found = MILL_FOUND_NOTHING;
   memcpy(file->path, path, strlen(path) + 1);
   file->target[0] = '\0';
-  if (overwrite && !is_own_work(file, info)) {
+  if (overwrite && !is_own_work(file, info)) { /* a requeued job continues its own file */
     MILL_CHECK(settle_target(file, info));
     if (!file->target[0]) /* neither old files nor PATH.new exist */
       return MILL_OK;
   }
   MILL_CHECK(mill_h5_check_output(file->path));
   int code = inspect(file->path, info, retry_failed, &file->columns, found, summary);
-  mill_error_save(code, &kept); /* is_void has errors of its own */
+  mill_error_save(code, &kept); /* is_void may replace the message of code */
   file->was_void = code == MILL_ERR_OUTPUT && is_void(file->path);
   if (file->was_void) { /* another run's result without a fitted row: replace it */
     *found = MILL_FOUND_NOTHING;
@@ -243,7 +243,7 @@ int mill_result_claim(mill_result_file *file, const char *path, const mill_run_i
   }
   if (*found == MILL_FOUND_FINISHED) {
     mill_lock_release(&file->lock);
-    mill_lock_tidy(path);
+    mill_lock_tidy(path); /* remove what a killed job left behind */
     if (info->models && access(info->models, F_OK) == 0 &&
         mill_models_check(info->models, file->path) != MILL_OK)
       return REFUSED("%s; give another --models, or --overwrite to start over",

@@ -80,7 +80,7 @@ static int create(const char *path, const mill_models_info *info)
       MILL_TRY(create_arm(file, path, info, a));
 done:
   err = mill_output_end(path, &file, err);
-  return err == MILL_OK ? mill_output_take_room(path) : err;
+  return err == MILL_OK ? mill_output_take_room(path) : err; /* now its size is known */
 }
 
 /* Write the consecutive rows of /models that belong to the result's rows [start, start + n). */
@@ -187,18 +187,19 @@ done:
   return close_arms(models, err);
 }
 
-/* Fail unless an arm of the file has the expected shape (opening checks it) and wavelengths. */
+/* Fail unless arm a of the file has this run's shape (mill_table_open checks it) and wavelengths:
+ * one set for all rows, or a column `wavelength` if info->wave_aa[a] is NULL. */
 static int check_arm(hid_t file, const char *path, const mill_models_info *info, int a)
 {
   char group[NAME_SIZE], name[2 * NAME_SIZE];
   mill_columns columns;
-  MILL_AT_END(mill_table_close_at) mill_table *flux = NULL, *both = NULL;
+  MILL_AT_END(mill_table_close_at) mill_table *flux = NULL, *waves = NULL;
   MILL_OWNED double *wave = NULL;
   describe_arm(info, a, 0, group, &columns);
   MILL_CHECK(mill_table_open(file, -1, path, group, info->n_exposure, "", &columns, &flux));
   if (!info->wave_aa[a]) {
     describe_arm(info, a, 1, group, &columns);
-    if (mill_table_open(file, -1, path, group, info->n_exposure, "", &columns, &both) != MILL_OK)
+    if (mill_table_open(file, -1, path, group, info->n_exposure, "", &columns, &waves) != MILL_OK)
       return MILL_ERROR(MILL_ERR_OUTPUT,
                         "%s has one set of wavelengths for all rows in arm %s, but this run has "
                         "one for each row",
@@ -282,7 +283,8 @@ static int find_or_create(mill_models_file *models, int overwrite, const mill_mo
   return *found ? MILL_OK : create(temporary, info);
 }
 
-/* Rank 0 finds or creates the file; then all ranks open it. */
+/* Rank 0 finds or creates the file; then all ranks open it.  With --overwrite, path may be
+ * MODELS.new, which replaces info->target at the end: then the lock is the target's. */
 int mill_models_open(const char *path, int overwrite, const mill_models_info *info,
                      const mill_mpi *mpi, mill_models_file **out)
 {

@@ -46,6 +46,7 @@ static int end_of_group(const mill_run_info *info, int first)
   return end;
 }
 
+/* Pack a row of file i_file for /catalog.  first_exposure: number of the file's first exposure. */
 static void pack_row(const mill_columns *columns, const mill_catalog_row *from, int32_t i_file,
                      int64_t first_exposure, char *row)
 {
@@ -92,7 +93,7 @@ static int load_group(const mill_run_info *info, int first, group *g)
     if (!from->row && from->n_row > 0 && info->load) {
       memset(index, 0, sizeof *index);
       g->is_loaded[i] = 1;
-      MILL_CHECK(mill_table_go_on());
+      MILL_CHECK(mill_table_go_on()); /* fails if the job shall stop */
       MILL_CHECK(info->load(info->load_context, first + i, index));
       mill_watch_again();
       if (index->n_row != from->n_row || index->n_exposure != from->n_exposure)

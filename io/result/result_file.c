@@ -95,7 +95,7 @@ static int open_tables(mill_result_file *file, const char *path)
   MILL_CHECK(mill_table_open(file->file, file->fd, path, "fits", file->n_row, "", &file->columns,
                              &file->fits));
   if (mill_columns_find(&file->columns, "EPOCH_CRC") < 0)
-    return MILL_OK;
+    return MILL_OK; /* the result has no /epochs */
   mill_columns_of(MILL_TABLE_EPOCHS, NULL, &epochs);
   return mill_table_open(file->file, file->fd, path, "epochs", file->n_exposure, "", &epochs,
                          &file->epochs);
@@ -133,7 +133,7 @@ static int create(mill_result_file *file, const mill_run_info *info, const int64
   if (mpi->rank == 0) {
     mill_lock_job(job, sizeof job);
     snprintf(path, sizeof path, "%.*s.tmp-%s", (int)sizeof path - MILL_PATH_SPARE,
-             file->target[0] ? file->target : file->path, job);
+             file->target[0] ? file->target : file->path, job); /* see mill_lock_remove_leftovers */
     err = mill_result_layout_create(path, info, &file->columns, file->n_exposure, mpi->size);
   }
   MILL_TRY(mill_mpi_agree(mpi, err));
@@ -195,8 +195,8 @@ static int prepare(const char *path, const mill_run_info *info, const mill_mpi *
   file->watch = -1;
   file->n_row = info->n_row;
   file->lib = info->lib;
-  MILL_CHECK(mill_mpi_dup(outer->comm, &file->mpi));
-  MILL_CHECK(mill_mpi_dup(outer->comm, &file->io));
+  MILL_CHECK(mill_mpi_dup(outer->comm, &file->mpi)); /* for callers' threads */
+  MILL_CHECK(mill_mpi_dup(outer->comm, &file->io));  /* for the I/O thread */
   if (strlen(path) + MILL_PATH_SPARE > sizeof file->path)
     return MILL_ERROR(MILL_ERR_OUTPUT, "the output's path is too long; shorten it: %s", path);
   memcpy(file->path, path, strlen(path) + 1);
@@ -371,7 +371,7 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
                                         sizeof file->models_target - MILL_PATH_SPARE));
     snprintf(renewed, sizeof renewed, "%.*s" MILL_NEW_END, (int)sizeof renewed - MILL_PATH_SPARE,
              file->models_target);
-    /* a run killed at its end may have renamed only the models */
+    /* a run killed at its end may have renamed only the models: then path already names them */
     int is_replaced = info.n_done > 0 && info.n_done == info.n_row && access(renewed, F_OK) != 0;
     MILL_MPI(MPI_Bcast(&is_replaced, 1, MPI_INT, 0, file->mpi.comm));
     if (is_replaced) {
@@ -426,7 +426,7 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
 {
   int64_t n_done = 0;
   const mill_owners *owners = &file->owners;
-  /* each rank counts the blocks it wrote: network file systems may show other blocks late */
+  /* count the blocks that this rank wrote (mine < 0: none); NFS may show other blocks late */
   const int64_t step = owners->n * owners->n_block;
   int code = mill_output_sync(file->path, file->fd);
   for (int64_t at = owners->mine * owners->n_block; owners->mine >= 0 && at < file->n_row;
@@ -436,7 +436,8 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
       code = mill_stored_rows_count(file->file, file->path, file->n_row, at, n, summary);
   }
   MILL_CHECK(mill_mpi_agree(&file->mpi, code));
-  static_assert(offsetof(mill_result_summary, n_status) == 0, "counts come first; old is 0");
+  /* sum all counts over the ranks; the last integer summed is old, which is still 0 */
+  static_assert(offsetof(mill_result_summary, n_status) == 0, "counts come first");
   MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, summary,
                                offsetof(mill_result_summary, wall_s) / sizeof(int64_t), MPI_INT64_T,
                                MPI_SUM, file->mpi.comm));
@@ -452,8 +453,8 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
   return mill_mpi_agree(&file->mpi, code);
 }
 
-/* On rank 0, once all is on disk: replace the old files by finished new files, but remove new files
- * without a fitted row.  *old: enum mill_old_result. */
+/* On rank 0, once all is on disk: replace the old files by the new files.  Keep both if only some
+ * rows are done.  Remove new files without a fitted row.  *old: enum mill_old_result. */
 static int replace_old(const mill_result_file *file, const mill_result_summary *counts, int *old)
 {
   char models[MILL_MAX_PATH];

@@ -81,7 +81,7 @@ int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info 
 
 /* ---- reading ---- */
 
-/* The texts are copied to out->text one after another, and the members of out->file point there. */
+/* Copy the rows to out->file, and their texts to out->text, to which members of out->file point. */
 int mill_recorded_inputs_read(hid_t file, const char *path, mill_recorded_inputs *out)
 {
   MILL_AT_END(mill_table_close_at) mill_table *table = NULL;
@@ -316,7 +316,7 @@ int mill_result_inputs_repaired(hid_t file, const char *path, const mill_run_inf
 {
   int same;
   MILL_AT_END(mill_recorded_inputs_clear) mill_recorded_inputs was = {0};
-  MILL_OWNED mill_input_file *table = NULL; /* becomes *recorded */
+  MILL_OWNED mill_input_file *table = NULL; /* inputs of info with recorded size and mtime */
   int64_t n_all = 0, start = 0;
   *recorded = NULL;
   *n_repaired = 0;

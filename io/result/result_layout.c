@@ -261,7 +261,7 @@ int mill_result_layout_create(const char *path, const mill_run_info *info,
   MILL_TRY(create_provenance(file, path, info, n_rank));
 done:
   err = mill_output_end(path, &file, err);
-  return err == MILL_OK ? mill_output_take_room(path) : err;
+  return err == MILL_OK ? mill_output_take_room(path) : err; /* now its size is known */
 }
 
 int mill_result_layout_mark_unmodelled(hid_t file, const char *path)
