@@ -267,7 +267,7 @@ static const line epoch_line[] = {
     {ONCE, "VRAD_2", REAL(E(pair_vrad_km_s)), "km/s",
      "radial velocity of the second star in the exposure's epoch, if SB2 is 1"},
     {ONCE, "VRAD_2_ERR", REAL(E(pair_vrad_err_km_s)), "km/s",
-     "error of VRAD_2; if SB2 is 1, the errors of both velocities include the model error"},
+     "error of VRAD_2; if SB2 is 1, both errors include model error, and labels are free"},
     {ONCE, "SN", F64, 1, E(sn), NO_SN, "", "largest median signal-to-noise of the epoch's arms"},
     {ONCE, "EPOCH", I32, 1, E(epoch), -1, "", "which epoch of the row: 0, 1, ..."},
     {ONCE, "EPOCH_FLAG", I32, 1, E(flag), 0, "",

@@ -126,12 +126,15 @@ MILL_HD_CALLED static inline void mill_pair_keep(const mill_model *m, mill_slot 
   mill_pair *p = &slot->pair;
   mill_fit_result *r = &slot->result;
   r->pair_gain = r->m2ll - mill_pair_f(m, slot);
-  if (slot->n_epoch > 1)
-    mill_pair_epochs_row(m, slot);
-  slot->theta[MILL_PAR_VRAD] = p->theta[0][MILL_PAR_VRAD];
   r->pair = 1;
   r->warn = slot->best.warn;
   r->info = slot->best.info;
+  if (slot->n_epoch > 1) {
+    if (!mill_pair_epochs_errors(m, slot))
+      r->warn |= MILL_WARN_BAD_HESSIAN;
+    mill_pair_epochs_row(m, slot);
+  }
+  slot->theta[MILL_PAR_VRAD] = p->theta[0][MILL_PAR_VRAD];
   mill_pair_row_of_second(m, slot);
   mill_pair_errors(m, slot, &slot->polish.at, 0);
   if (slot->n_epoch == 1)
@@ -164,8 +167,6 @@ MILL_RESUMABLE(mill_pair_try)
     MILL_ASK(MILL_REQ_VALUES);
   }
   p->is_fitted = mill_pair_is_kept(m, slot);
-  if (p->is_fitted && slot->n_epoch > 1 && !mill_pair_epochs_errors(m, slot))
-    slot->best.warn |= MILL_WARN_BAD_HESSIAN;
   MILL_END;
 }
 

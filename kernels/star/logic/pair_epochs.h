@@ -314,13 +314,17 @@ MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *
   return line;
 }
 
-/** Are an epoch's velocities free, and so well known that F is a parabola within their errors? */
+/** Are an epoch's velocities free, and so well known that F is a parabola within their errors?  F of
+ *  stars that are not told apart has another minimum, on the other side of equal velocities. */
 MILL_HD_CALLED static inline int mill_pair_epoch_is_free(const mill_model *m, const mill_slot *slot,
                                                          const mill_pair_line *line, int i)
 {
   const mill_epoch *e = &slot->epoch[i];
-  return mill_pair_has_lines(e) && fmax(e->pair_err[0], e->pair_err[1]) < slot->pair.least_apart &&
-         (!(line->slope < 0.0) || mill_pair_is_told(m, slot, i));
+  const double apart = fabs(mill_pair_epoch_vrad(slot, i, 1) - mill_pair_epoch_vrad(slot, i, 0));
+  if (!mill_pair_has_lines(e) || !(fmax(e->pair_err[0], e->pair_err[1]) < slot->pair.least_apart))
+    return 0;
+  return mill_pair_is_told(m, slot, i) ||
+         (!(line->slope < 0.0) && apart > e->pair_err[0] + e->pair_err[1]);
 }
 
 /** Compute the Newton step [2], within +-most km/s, of both velocities of an epoch; all else is

@@ -95,12 +95,20 @@ MILL_HD static inline double mill_pair_cross(const mill_model *m, const mill_slo
   return p[k] * b[c] + p[k + 1] * b1[c];
 }
 
-/** Weighted means of both stars' velocities over the epochs that are eliminated.  If the shared
- *  parameters change by x, the means change by move - slope x; variance: for fixed x. */
+/** Weighted means of both stars' velocities over the epochs that are eliminated; k = 0 is the star
+ *  whose turn it is.  If the shared parameters change by x, the means change by move - slope x;
+ *  variance: for fixed x. */
 typedef struct mill_pair_mean {
-  double weight[2], move[2], variance[3]; /**< weight: sum of 1 / pair_err^2; elements 00, 01, 11 */
+  double weight[2], move[2], variance[3]; /**< weight: sum over epochs; elements 00, 01, 11 */
   double *slope;                          /**< [2][n_all] */
 } mill_pair_mean;
+
+/** Weight of an epoch in the mean k.  As in mill_pair_epochs_centre, each star's errors count. */
+MILL_HD static inline double mill_pair_weight(const mill_slot *slot, int i, int k)
+{
+  const double err = slot->epoch[i].pair_err[k == 0 ? slot->pair.star : 1 - slot->pair.star];
+  return 1.0 / (err * err);
+}
 
 /** Eliminate the velocities of epoch i, with P_i = p, from slot->eval.f and slot->space's joint
  *  gradient and curvature, and add them to the means.  VRAD does not move the epoch any more. */
@@ -110,10 +118,10 @@ MILL_HD_CALLED static inline void mill_pair_eliminate_epoch(const mill_model *m,
 {
   const int np = m->n_par, n_all = np + mill_pair_n(m);
   const int vrad[2] = {MILL_PAR_VRAD, np + MILL_PAR_VRAD};
-  const double *part = slot->space.part, *err = slot->epoch[i].pair_err;
+  const double *part = slot->space.part;
   double *joint = slot->space.joint, *grad = slot->space.joint_grad;
-  const double w[2] = {1.0 / (err[0] * err[0] * mean->weight[0]),
-                       1.0 / (err[1] * err[1] * mean->weight[1])};
+  const double w[2] = {mill_pair_weight(slot, i, 0) / mean->weight[0],
+                       mill_pair_weight(slot, i, 1) / mean->weight[1]};
   for (int k = 0; k < 3; k++)
     mean->variance[k] += w[k / 2] * w[(k + 1) / 2] * p[k];
   for (int k = 0; k < 2; k++) {
@@ -144,7 +152,7 @@ MILL_HD_CALLED static inline void mill_pair_eliminate(const mill_model *m, mill_
   mill_pair_mean mean = {{0.0, 0.0}, {0.0, 0.0}, {0.0, 0.0, 0.0}, slot->space.matrix[1]};
   for (int i = 0; i < slot->n_epoch; i++)
     for (int k = 0; k < 2 && mill_pair_epoch_is_free(m, slot, &line, i); k++)
-      mean.weight[k] += 1.0 / (slot->epoch[i].pair_err[k] * slot->epoch[i].pair_err[k]);
+      mean.weight[k] += mill_pair_weight(slot, i, k);
   if (!(mean.weight[0] > 0.0))
     return;
   for (int c = 0; c < 2 * n_all; c++)

@@ -153,6 +153,7 @@ MILL_RESUMABLE(mill_pair_joint)
   p->is_joint = 0;
   p->n_least = p->n_turn + 2; /* for the derivatives */
   MILL_CALL(mill_pair_turns_run);
-  MILL_CALL(mill_pair_evaluate);
+  if (p->is_fitted)
+    MILL_CALL(mill_pair_evaluate);
   MILL_END;
 }
