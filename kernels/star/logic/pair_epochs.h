@@ -19,11 +19,11 @@
 /** If the stars move, turns number 0 and SCANNED each begin with a scan.  It tries, at each epoch,
  *  velocities of the second star for each of PLACES velocities of the first star. */
 enum { MILL_PAIR_SCANNED = 2, MILL_PAIR_PLACES = 17 };
-/** The epochs' velocities alone are fitted before turn number LATE; for moving stars, before turns
- *  number 0, SCANNED, LATE + SCANNED and LATE + MOVING.  SETTLE Jacobians start from the present
- *  velocities, SETTLE more from each epoch's two velocities exchanged. */
+/** Before turn LATE only the epochs' velocities are fitted; for moving stars before turns 0,
+ *  SCANNED, LATE + SCANNED and LATE + MOVING.  SETTLE Jacobians start from the present velocities,
+ *  SETTLE more from each epoch's two velocities exchanged. */
 enum { MILL_PAIR_LATE = 4, MILL_PAIR_SETTLE = 4 };
-enum { MILL_PAIR_MOVING = 10 }; /**< added to the numbers of turns if the stars move */
+enum { MILL_PAIR_MOVING = 10 }; /**< moving stars get this many more turns */
 /** An epoch tells which velocity belongs to which star if exchanging its velocities raises -2 ln L
  *  by more than this many reduced chi-squares. */
 #define MILL_PAIR_TOLD 9.0
