@@ -81,7 +81,7 @@ MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_ar
     return 0;
   memset(taps, 0, sizeof *taps);
   taps->reach = reach;
-  for (int t = -reach; t <= reach + 1; t++) {
+  for (int t = -reach; t <= reach + 1; t++) { /* k: K[t]; z: B[t]; _left: of t - 1 */
     const double k = t <= reach ? from[most + 1 + t] : 0.0,
                  k_left = t > -reach ? from[most + t] : 0.0;
     const double z = t <= reach ? bend[most + t] : 0.0;
@@ -132,7 +132,7 @@ MILL_INLINE mill_vec_f32 mill_taps_sum(const int n_vec, int reach, const float *
 }
 
 /** Compute MILL_VEC_N_F32 pixels from `first` on.  Row 0 of `to` gets the template.  If slope_ln is
- *  not 0, row 1 gets the derivative in velocity, rows 3, 4, ... in the labels; row 2 is not set.
+ *  not 0, row 1 gets the derivative in velocity, rows 3, 4, ... in labels; row 2 (v sin i) stays.
  *  e: arm->expm1_step; slope_ln: mill_doppler_ln_slope.  d frac / d vel = slope_ln (1/e + frac). */
 MILL_INLINE void mill_taps_rows(const int n_vec, const mill_model *m, const mill_taps *taps,
                                 double slope_ln, double e, int first, const mill_workspace *work,

@@ -110,6 +110,7 @@ MILL_INLINE void mill_load_pairs_f32(int n, const float *from, const int *index,
 {
 #define MILL_PAIR_OF(i) mill_pair_at(from + index[i])
   int i = 0;
+  /* load each pair of floats as one double; then separate left and right numbers */
   for (; i + MILL_VEC_N_F32 <= n; i += MILL_VEC_N_F32) {
     const mill_vec_pair first = MILL_PAIRS(MILL_PAIR_OF, i),
                         second = MILL_PAIRS(MILL_PAIR_OF, i + 2);

@@ -139,6 +139,6 @@ static __device__ inline double mill_block_max(mill_block *b, double x)
   double largest = b->shared[0];
   for (int w = 1; w < n_warp; w++)
     largest = fmax(largest, b->shared[w]);
-  MILL_BARRIER(b);
+  MILL_BARRIER(b); /* all threads have read b->shared */
   return largest;
 }

@@ -58,7 +58,8 @@ MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_rea
   mill_quad_put_global(&sum, to);
 }
 
-/** Multiply nr <= MILL_RESOLVE_ROWS rows by the resolution matrix for MILL_RESOLVE_TILE outputs. */
+/** Multiply nr <= MILL_RESOLVE_ROWS rows by the resolution matrix for four outputs.  res: the four
+ *  outputs' elements of the first diagonal; `in`: that diagonal's input for the first output. */
 MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, ptrdiff_t pitch_res, const float *res,
                                    ptrdiff_t pitch, const mill_real *in, mill_real *out)
 {

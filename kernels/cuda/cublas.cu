@@ -34,7 +34,7 @@ struct symbol {
   void *to;
 };
 
-/** Open a library and set the pointers to its functions. */
+/** Open a library, which stays open, and set the pointers to its functions. */
 template <size_t n> static int load(const char *stem, int version, const symbol (&all)[n])
 {
   char name[32];

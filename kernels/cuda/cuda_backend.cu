@@ -114,7 +114,7 @@ static void cuda_close(mill_device *d)
   for (int i = 0; i < 3; i++)
     if (stream[i])
       (void)cudaStreamSynchronize(stream[i]);
-  mill_cuda_bury(d);
+  mill_cuda_bury(d); /* frees the device memory that d->grave lists */
   mill_free(d->grave);
   mill_cuda_drop_graph(d);
   mill_cuda_free_book(d);

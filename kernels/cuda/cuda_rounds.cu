@@ -157,7 +157,7 @@ static __global__ void __launch_bounds__(STAR_THREADS)
         copy[k] = (float)h[k];
     }
     sum = mill_warp_sum(sum);
-    if (lane == 0)
+    if (lane == 0) /* row 0 is the template; the other rows are derivatives, without a bias */
       v.work[blockIdx.x].mean[t] = sum + (t == 0 ? a->mean_bias : 0.0);
   }
 }
@@ -260,7 +260,7 @@ static int emulate(mill_device *d, int first, unsigned n, int i_arm)
   const size_t pitch = (size_t)d->model.max_pix_pad, n_most = (size_t)n * (size_t)d->view.n_row;
   const row_batch rows = {d->view.n_row, d->view.row_count + i_arm, /* the arm's, in this pass */
                           d->view.row_list + (size_t)i_arm * d->view.row_pitch};
-  if (arm->kind != MILL_EMULATOR_MLP) {
+  if (arm->kind != MILL_EMULATOR_MLP) { /* these have one layer, the last */
     out = &d->view.hidden[0];
     MILL_CHECK(launch(d, "kernel front", n, 1, STAR_THREADS, front, d->view, first, i_arm, *out));
     in = out;
@@ -429,7 +429,7 @@ int mill_cuda_rehearse(mill_device *d)
   return MILL_OK;
 }
 
-/* a star needs a lane: more stars than lanes start pass by pass */
+/* start n stars (guess, first request), n_lane at a time, as each needs a lane of work space */
 int mill_cuda_start_stars(mill_device *d, int n)
 {
   int err = MILL_OK;

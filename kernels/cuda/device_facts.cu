@@ -89,7 +89,7 @@ int mill_gpu_try(int gpu, const char *name, size_t *free_bytes)
     status = cudaMemGetInfo(free_bytes, &total);
   if (status == cudaSuccess)
     return MILL_OK;
-  (void)cudaGetLastError();
+  (void)cudaGetLastError(); /* later checks must not find this failure */
   if (status == cudaErrorDevicesUnavailable)
     return MILL_ERROR(
         MILL_ERR_BACKEND,

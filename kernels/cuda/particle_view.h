@@ -100,7 +100,7 @@ static __device__ inline void particle_segment_add(const mill_particle_setup *s,
                                                    const particle_tile *tile, int i, double *sum)
 {
   const int last = s->n_dim - 1;
-  const double weight = tile->weight[i];
+  const double weight = tile->weight[i]; /* 1 or 0 */
   /* at: grid steps along the line from the segment's middle; far2: squared distance off the line */
   double at = (tile->x[last][i] - s->grid_low[last]) * g->inverse - g->middle, far2 = 0.0;
   MILL_FOR_AXES(a, last)

@@ -150,10 +150,10 @@ static __global__ void __launch_bounds__(THREADS)
   if (point >= n_point)
     return;
   mill_node_axis(s, k, a, &low, &spacing);
-  const int row = point / n_inner;
-  const double x = s->grid_low[a] + (row % s->n_grid[a]) * mill_grid_step(s, a);
+  const int outer = point / n_inner; /* index in [n_row][n_grid] */
+  const double x = s->grid_low[a] + (outer % s->n_grid[a]) * mill_grid_step(s, a);
   const double inverse = 1.0 / k->width[a];
-  const size_t first = (size_t)(row / s->n_grid[a]) * (size_t)s->n_node[a] * (size_t)n_inner +
+  const size_t first = (size_t)(outer / s->n_grid[a]) * (size_t)s->n_node[a] * (size_t)n_inner +
                        (size_t)(point % n_inner);
   for (int j = lane; j < s->n_node[a] && k->is_there; j += 32) {
     const double factor = mill_node_factor((low + j * spacing - x) * inverse);
@@ -373,7 +373,7 @@ static int run_steps(batch *b)
 {
   const mill_particle_setup *s = b->setup;
   const particle_view &v = b->view;
-  for (int step = 0, i_record = 0; step <= s->n_step;) {
+  for (int step = 0, i_record = 0; step <= s->n_step;) { /* step 0 is the start */
     const int until = i_record < s->n_record ? s->record[i_record] : s->n_step;
     const int n = until - step + 1 < MILL_PARTICLE_STRIDE ? until - step + 1 : MILL_PARTICLE_STRIDE;
     const int is_record = i_record < s->n_record && s->record[i_record] == step + n - 1;
@@ -439,7 +439,7 @@ static void set_sizes(batch *b)
 {
   const mill_particle_setup *s = b->setup;
   particle_view *v = &b->view;
-  int64_t n_segment = 1, n_grid = 1, n_most = 0, n_image = 1;
+  int64_t n_all_segment = 1, n_grid = 1, n_most = 0, n_image = 1;
   int bits = 0;
   v->setup = *s;
   v->setup.record = NULL;
@@ -447,15 +447,15 @@ static void set_sizes(batch *b)
   for (int a = 0; a < s->n_dim; a++) {
     const int n = s->n_grid[a];
     n_grid *= n;
-    n_segment *= a == s->n_dim - 1 ? (n + MILL_SEGMENT - 1) / MILL_SEGMENT : n;
+    n_all_segment *= a == s->n_dim - 1 ? (n + MILL_SEGMENT - 1) / MILL_SEGMENT : n;
     v->n_node *= s->n_node[a];
     n_image *= mill_particle_images(s, a, INFINITY); /* of the widest kernel */
   }
   v->n_grid = (int)n_grid;
-  /* a power of two, which divides THREADS */
-  for (v->n_segment = 1; v->n_segment < n_segment && v->n_segment < THREADS;)
+  /* segments of a tile: a power of two, which divides THREADS */
+  for (v->n_segment = 1; v->n_segment < n_all_segment && v->n_segment < THREADS;)
     v->n_segment *= 2;
-  b->n_tile = (int)((n_segment + v->n_segment - 1) / v->n_segment);
+  b->n_tile = (int)((n_all_segment + v->n_segment - 1) / v->n_segment);
   v->n_part = at_most(((int64_t)s->n_particle + PART - 1) / PART, MOST_PART);
   v->n_slab = v->n_part;
   if (!v->n_node) {
@@ -489,7 +489,7 @@ static int evolve(const mill_particle_setup *s, int n_problem, const mill_partic
   for (int first = 0; first < n_problem; first += b.n) {
     b.problem = problem + first;
     b.result = result + first;
-    MILL_CHECK(fit_memory(&b, n_problem - first));
+    MILL_CHECK(fit_memory(&b, n_problem - first)); /* sets b.n */
     CHECK_CUDA(cudaStreamCreateWithFlags(&b.stream, cudaStreamNonBlocking));
     MILL_CHECK(run_batch(&b));
     release(&b); /* keeps b.n */

@@ -339,8 +339,9 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
   }
 }
 
-/** Row 1 of `by` [2][pitch] holds half of dF / d template at each pixel.  Add what the model error
- *  contributes: (P a E^T (E r) - weight p^T N^-1 U^T E) / sigma.  weight: mill_det_weight.
+/** Row 1 of `by` [2][pitch] holds half of dF / d template at each pixel, row 0 P a / sigma.  Add to
+ *  row 1 what the model error contributes:
+ *    (P a E^T (E r) - weight p^T N^-1 U^T E) / sigma,  weight: mill_det_weight.
  *  U [e][k]: sum over pixels of E_e P_k t.  kernels/cpu/pixel_sums.h explains the other symbols. */
 static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
                                                        const mill_model *m, const mill_segment *s,
@@ -497,7 +498,7 @@ static __device__ __noinline__ void mill_sums_of(int thread, int n_thread, doubl
     mill_gram_add<is_jacobian, n_own>(stage, r, x, &q, other, own, across, &gradient);
   }
   mill_gram_collect<n_own>(thread, n_thread, first, n_row, g0, h, across, own, sums);
-  if (!is_jacobian || h > 0)
+  if (!is_jacobian || h > 0) /* the call with h = 0 adds group g0's gradient */
     return;
   mill_gather_gradient(thread, n_thread, g0, first, n_row, gradient, sums);
 }

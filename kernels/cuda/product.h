@@ -158,7 +158,7 @@ template <typename real> struct product_buffer {
 };
 
 /** Begin to copy inputs k0 .. k0 + STAGE - 1 of a tile's rows (n_row per thread), and their weights
- *  for the tile's columns.  Past the last input the buffer gets zeros. */
+ *  for the tile's columns.  The buffer gets zeros past the last input and past row n_left. */
 template <typename real, int n_row>
 static __device__ __forceinline__ void
 fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const real *weight,
@@ -211,7 +211,7 @@ static __device__ __forceinline__ product_place place_of(const double *)
           warp % N_WARP * size::APART * size::N_COLUMN + lane % 4 * size::PIECE};
 }
 
-/** Multiply the first n_k inputs of a buffer by their weights; add to `sum`, input after input. */
+/** Add the first n_k inputs of a thread's rows (product_place) times weights to `sum`, in order. */
 template <int n_row>
 static __device__ __forceinline__ void add_stage(const product_buffer<float> &from, int n_k,
                                                  const product_place &at,
@@ -219,7 +219,7 @@ static __device__ __forceinline__ void add_stage(const product_buffer<float> &fr
 {
   typedef product_size<float> size;
 #pragma unroll 1
-  for (int k = 0; k < n_k; k += PAIR) {
+  for (int k = 0; k < n_k; k += PAIR) { /* if n_k is odd, a zero follows the last input */
     float a[n_row][PAIR];
 #pragma unroll
     for (int i = 0; i < n_row; i++)
@@ -266,7 +266,8 @@ add_stage(const product_buffer<double> &from, int, const product_place &at,
   }
 }
 
-/** Compute the n_left rows of a tile, n_row per thread. */
+/** Compute the n_left rows of a tile, n_row per thread.  While the inputs of one stage are
+ *  multiplied, those of the next stage are fetched. */
 template <typename real, int n_row>
 static __device__ __forceinline__ void
 multiply_rows(product_buffer<real> *buffer, const tile_rows<real> &rows, int n_left, int n_in,

@@ -8,7 +8,7 @@
 enum { MILL_SPLINE_NEAR = 4 /**< tiles begin at multiples of four */ };
 
 /** Compute the second differences of y [n] about grid points origin + i, i < len.  They are zero at
- *  the ends of the grid and beyond.  origin and len: multiples of four. */
+ *  the ends of the grid and beyond.  origin and len: multiples of four; e: exp(grid step) - 1. */
 MILL_INLINE void mill_spline_differences(mill_block *b, int n, int origin, int len, mill_real e,
                                          const mill_real *y, mill_real *second)
 {

@@ -198,7 +198,7 @@ static int make_streams(mill_train_work *w)
   for (int i = 0; i < N_STAGE; i++) {
     CHECK_CUDA(cudaEventCreateWithFlags(&w->in[i].is_up, cudaEventDisableTiming));
     CHECK_CUDA(cudaEventCreateWithFlags(&w->in[i].is_free, cudaEventDisableTiming));
-    CHECK_CUDA(cudaEventRecord(w->in[i].is_free, w->stream));
+    CHECK_CUDA(cudaEventRecord(w->in[i].is_free, w->stream)); /* an unused buffer is free */
   }
   if (w->cublas->create(&w->handle) != CUBLAS_STATUS_SUCCESS)
     return MILL_ERROR(MILL_ERR_BACKEND,
@@ -288,7 +288,8 @@ static int fetch(mill_train_work *w)
   return MILL_OK;
 }
 
-/** Upload the models through a buffer, *in; later work of the stream waits for the copy. */
+/** Upload the models through a buffer, *in; later work of the stream waits for the copy.  After the
+ *  work that reads the buffer, the caller records (*in)->is_free. */
 static int send(mill_train_work *w, const mill_train_rows *rows, input **in)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -400,7 +401,7 @@ static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
 {
   const mill_train_shape *s = &w->net.shape;
   const int last = s->n_layer - 1, n_row = rows->n;
-  const float *delta = w->out;
+  const float *delta = w->out; /* compare leaves d loss / d output there */
   input *in = NULL;
   if (n_row == 0) { /* the batch has fewer models than there are ranks */
     CHECK_CUDA(cudaMemsetAsync(w->gradient, 0, s->n_param * sizeof *w->gradient, w->stream));

@@ -20,7 +20,7 @@ struct directions {
   int n_work;
 };
 
-/** Start cuBLAS and cuSOLVER on a stream of their own. */
+/** Start cuBLAS and cuSOLVER on their own stream.  Call close_solvers even after a failure. */
 static int open_solvers(directions *d)
 {
   MILL_CHECK(mill_cublas_load(&d->cublas));
@@ -101,7 +101,7 @@ int mill_train_directions_cuda(int n_row, int n_pix, const double *x, int n, dou
   if (d.cublas->dsyrk(d.products, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_T, n_row, n_pix, &one, d.x,
                       n_pix, &zero, d.product, n_row) != CUBLAS_STATUS_SUCCESS)
     MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS failed to multiply %d spectra: use --backend cpu", n_row);
-  MILL_TRY(solve(&d, n_row, n));
+  MILL_TRY(solve(&d, n_row, n)); /* d.product: now eigenvectors */
   if (d.cublas->dgemm(d.products, CUBLAS_OP_N, CUBLAS_OP_N, n_pix, n, n_row, &one, d.x, n_pix,
                       d.product, n_row, &zero, d.out, n_pix) != CUBLAS_STATUS_SUCCESS)
     MILL_FAIL(MILL_ERR_BACKEND, "cuBLAS failed to find %d components: use --backend cpu", n);

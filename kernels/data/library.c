@@ -55,7 +55,7 @@ void mill_model_error_clear(mill_model_error *error)
   memset(error, 0, sizeof *error);
 }
 
-/* the edges are rvspecfit's parameter ranges, narrowed by a margin */
+/* edges: rvspecfit's ranges, narrowed by a margin; a label's name must begin with a known name */
 void mill_label_set_edges(mill_label *label)
 {
   static const struct {

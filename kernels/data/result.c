@@ -32,7 +32,7 @@ void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int6
   result->pair_vrad_km_s = result->pair_vrad_err_km_s = NAN;
   result->pair_vsini_km_s = result->pair_vsini_err_km_s = NAN;
   result->m2ll = result->excess = result->err_scale = result->hull_dist = NAN;
-  result->guess_chisq = result->guess_tie = INFINITY;
+  result->guess_chisq = result->guess_tie = INFINITY; /* no guess */
   result->chisq_tot = result->chisq_c_tot = result->rchisq_tot = NAN;
   result->chisq_data = result->chisq_c_data = result->chisq_noise = NAN;
   for (int a = 0; a < lib->n_arm; a++) {
@@ -40,6 +40,6 @@ void mill_fit_result_init(mill_fit_result *result, const mill_library *lib, int6
     result->vrad_arm_km_s[a] = result->vrad_arm_err_km_s[a] = NAN;
     result->vrad_offset_km_s[a] = result->vrad_offset_err_km_s[a] = NAN;
     result->flux_ratio[a] = result->flux_ratio_err[a] = NAN;
-    result->sn[a] = -1e9;
+    result->sn[a] = -1e9; /* missing, as in rvspecfit */
   }
 }

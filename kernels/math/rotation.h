@@ -90,7 +90,8 @@ MILL_HD static inline void mill_rotation_linear(double r_pix, int k, double *wei
   *slope = (b1 - a1) - (c1 - b1);
 }
 
-/** Compute W_k and dW_k/d(R^2/2) of the seven weights with the moments of the profile. */
+/** Compute W_k = sum over n = 0, 2, 4, 6 of m_n R^n d_n[k] / n!, and dW_k/d(R^2/2), at R = r_pix.
+ *  m_n: n-th moment of the profile; d_n[k]: weight of pixels -k and k in the n-th difference. */
 MILL_HD static inline void mill_rotation_moments(double r_pix, int k, double *weight, double *slope)
 {
   /* second, fourth and sixth differences of seven points */

@@ -65,7 +65,7 @@ MILL_BLOCK_FN double mill_block_pareto_shape(mill_block *b, int n, const float *
     part[1] += mill_pareto_grid(m, j, last, quartile) / inverse;
   }
   mill_block_sum_n(b, part, 2, sum);
-  /* k at the mean of b; the prior counts as ten more values, 0.5 each */
+  /* k at the mean trial value; the prior counts as ten more values, 0.5 each */
   return ((double)n * mill_pareto_mean(n, x, sum[1] / sum[0]) + 5.0) / ((double)n + 10.0);
 }
 

@@ -80,7 +80,7 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
   const int n_dim = s->n_dim;
   const double n = rint(moment[0] * s->n_particle); /* the particles left */
   const double base = s->bandwidth == MILL_SCOTT ? n : 0.25 * n * (n_dim + 2);
-  const double factor = pow(base, -1.0 / (n_dim + 4));
+  const double factor = pow(base, -1.0 / (n_dim + 4)); /* by Scott's or Silverman's rule */
   double cov[MILL_PARTICLE_DIM][MILL_PARTICLE_DIM] = {{0}};
   int along_axes = s->along_axes || s->bandwidth == MILL_WIDTH_GIVEN;
   k->is_there = 0;

@@ -247,8 +247,9 @@ MILL_HD static inline void mill_particle_begin(const mill_particle_cloud *c, int
       at[a][i] = p->start_centre[a] + p->start_spread[a] * draw[a][i];
     }
     mill_particle_bound(s->boundary[a], s->low[a], s->high[a], n, at[a]);
-    for (int i = 0; i < n && s->boundary[a] == MILL_ABSORBING; i++)
-      alive[i] = at[a][i] > s->low[a] && at[a][i] < s->high[a] ? alive[i] : 0.0;
+    if (s->boundary[a] == MILL_ABSORBING)
+      for (int i = 0; i < n; i++) /* a start at or beyond the boundary is absorbed */
+        alive[i] = at[a][i] > s->low[a] && at[a][i] < s->high[a] ? alive[i] : 0.0;
   }
 }
 

@@ -266,7 +266,7 @@ int mill_particle_field_fit(const mill_particle_field *f, const double *value, d
                 i, value[i]);
   for (int k = 0; k < 2; k++)
     MILL_TRY(MILL_ALLOC(mill_particle_n_coef(f), &part[k]));
-  MILL_TRY(MILL_ALLOC(3 * longest + 2, &work));
+  MILL_TRY(MILL_ALLOC(3 * longest + 2, &work)); /* the three arrays of fit_axis */
   n_row = n_value;
   memcpy(part[0], value, n_value * sizeof *value);
   for (int a = f->n_dim - 1, k = 0; a >= 0; a--, k = 1 - k) {

@@ -60,7 +60,7 @@ MILL_BLOCK_FN void mill_block_keep_rows(mill_block *b, const mill_model *m, mill
 MILL_BLOCK_FN void mill_block_pair_rows(mill_block *b, const mill_model *m, const mill_segment *s,
                                         const mill_workspace *work, double *flux)
 {
-  const mill_real unit = (mill_real)mill_pair_unit(m, s, work);
+  const mill_real unit = (mill_real)mill_pair_unit(m, s, work); /* factor of s->pair */
   const int n = s->n_pix, nd = m->n_deriv, pair_pitch = mill_row_pitch(n), pitch = m->max_seg_pix;
   const double level = MILL_LEVEL(&m->arm[s->arm], work);
   mill_real *row = (mill_real *)work->smooth;

@@ -48,7 +48,7 @@ MILL_HD_CALLED static inline double mill_prior_integral(const mill_model *m, con
 MILL_HD_CALLED static inline double mill_prior_left(const mill_model *m, const mill_slot *slot,
                                                     int i)
 {
-  double theta[MILL_MAX_PAR], z[MILL_MAX_PAR + 1];
+  double theta[MILL_MAX_PAR], z[MILL_MAX_PAR + 1]; /* an odd n_free writes z[n_free] too */
   for (int j = 0; j < m->n_par; j++)
     theta[j] = slot->best.end[j];
   mill_sample_normals(m, slot, i, MILL_DRAW_PRIOR, slot->n_free, z);
@@ -69,7 +69,7 @@ MILL_HD_CALLED static inline double mill_prior_left(const mill_model *m, const m
 MILL_BLOCK_FN double mill_block_prior_integral(mill_block *b, const mill_model *m,
                                                const mill_slot *slot, double *var)
 {
-  double ln_all = 0.0, left = 0.0;
+  double ln_all = 0.0, left = 0.0; /* left: mean of exp(-hull penalty / 2) */
   *var = 0.0;
   for (int k = 0; k < slot->n_free; k++) {
     const int j = slot->free_par[k];
@@ -101,8 +101,8 @@ MILL_HD static inline int mill_is_shared(const mill_model *m, const mill_slot *s
   return shared;
 }
 
-/** Store ln of the evidence and its error in the posterior.  The integral of exp(-F/2) is the mean
- *  weight of all draws; draws outside limits or hulls were refused and count as weight 0. */
+/** Store ln of the evidence and its error in the posterior.  The integral of exp(-F/2) is the sum
+ *  of the points' weights, which include 1 / (number of draws); refused draws have weight 0. */
 MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   const mill_sample *s = &slot->sample;

@@ -66,9 +66,9 @@ MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const f
 }
 
 /** Compute slot->guess.chisq of one group of templates, from k0 on, for n_star stars whose segments
- *  use the same templates.  If n_star (at most MILL_GUESS_STARS) is a constant, sums stay in
- *  registers.
- *  sum [n_star][guess_n][2][MILL_GUESS_LANE]  work space */
+ *  use the same templates.
+ *  n_star  in  at most MILL_GUESS_STARS; pass a constant, so that sums stay in registers
+ *  sum [n_star][guess_n][2][MILL_GUESS_LANE]  work space, last index: template */
 MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, int k0,
                                           const int n_star, mill_slot *const *slot,
                                           float *const *sum)
@@ -87,7 +87,8 @@ MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, in
       const mill_segment *s = &slot[0]->segment[i_seg];
       if (!mill_guess_takes(s))
         continue;
-      /* transforms at frequency f: t [n_block][2][template]; d [2][block] of each star's data */
+      /* Transforms at frequency f: t [n_block][2][MILL_GUESS_LANE], last index: template;
+       * d [n_star][2][MILL_GUESS_LANE], last index: block i, i + 1, ... */
       const int n_block = s->ws->n_block;
       const float *t = s->ws->templ + lane +
                        ((size_t)(k0 / MILL_GUESS_LANE) * (size_t)n + (size_t)f) * (size_t)n_block *

@@ -34,6 +34,7 @@ MILL_BLOCK_FN double mill_block_project(mill_block *b, const mill_model *m, cons
   mill_block_normal_matrix(b, nk, q, work->sums, normal, coef, with_s, with_residual);
   double f = INFINITY;
   if (mill_block_normal(b, nk, normal, coef, work->sums) == 0) {
+    /* sums[0] is ln det(L L^T) without the factor exp(ln_scale), sums[1] is |L^-1 S^T D|^2 */
     const double ln_det = work->sums[0] + 2.0 * nk * ln_scale;
     f = mill_det_weight(m, s) * ln_det + s->sum_ln_var + s->dd - work->sums[1];
     if (!isfinite(f))
@@ -135,9 +136,9 @@ MILL_BLOCK_FN void mill_block_jacobian(mill_block *b, const mill_model *m, mill_
   const int is_pair = mill_is_paired(s), n_row = mill_n_row(m, is_pair);
   double *tangents = answer + MILL_ANSWER_TANGENTS;
   mill_real *smooth = (mill_real *)work->smooth;
-  if (is_pair)
+  if (is_pair) /* the two stars' sums of flux go after gradient and curvature */
     mill_block_pair_rows(b, m, s, work, tangents + n_row + n_row * (n_row + 1) / 2);
-  if (n_share > 0.0) {
+  if (n_share > 0.0) { /* the new model error needs a continuum fitted without model error */
     mill_block_release_error(b, s);
     if (isfinite(mill_block_project(b, m, s, smooth, MILL_LEVEL(arm, work),
                                     MILL_LN_SCALE(arm, work), work)))
@@ -342,7 +343,7 @@ MILL_BLOCK_FN mill_segment mill_segment_of_data(mill_block *b, const mill_model 
     data.n_error = mill_block_whiten_error(b, &data, arm->n_sky, work, &ln_det, &taken);
     data.sum_ln_var = s->own_sum_ln_var + ln_det;
     data.dd = s->own_dd - taken;
-    data.model = NULL;
+    data.model = NULL; /* s keeps its stored model */
   }
   return data;
 }
@@ -438,7 +439,7 @@ MILL_BLOCK_FN void mill_block_arm_jacobian(mill_block *b, const mill_model *m, m
     const double v = mill_velocities_of(slot, i)[0];
     mill_block_locate(b, arm, s->n_pix, s->ws->ln_wave, v, work->index, work->frac);
     const int by_taps = n_used == 1 && mill_block_pixel_taps(b, m, s, v, half, work);
-    for (int r = 0; r < 2 + m->n_label && !by_taps; r++) {
+    for (int r = 0; r < 2 + m->n_label && !by_taps; r++) { /* rows: template, v sin i, labels */
       mill_real *rotated = (mill_real *)work->rotated + (size_t)r * pitch;
       mill_real *bend = (mill_real *)work->bend + (size_t)r * pitch;
       if (n_done == 0)
@@ -541,7 +542,7 @@ MILL_BLOCK_FN void mill_block_arm(mill_block *b, const mill_model *m, mill_slot 
                                   mill_workspace *work)
 {
   if (slot->request == MILL_REQ_TANGENTS) {
-    if (slot->stored > 0)
+    if (slot->stored > 0) /* 1 + index of a guess template */
       mill_block_take_stored(b, m, i_arm, slot->stored - 1, work);
     mill_block_flux(b, &m->arm[i_arm], work->mean[0], (mill_real *)work->grid);
     mill_block_arm_jacobian(b, m, slot, i_arm, work);

@@ -150,7 +150,7 @@ MILL_HD static inline void mill_lsf_row(int n, const double *wave, int i, double
       row[h - k] = row[h + k] = weight[k];
     return;
   }
-  /* share of the samples of the Gaussian in the mixture */
+  /* row = share * (samples of the Gaussian) + (1 - share) * (five weights of the same moments) */
   double share = (s_pix - MILL_LSF_MOMENTS) / (MILL_LSF_SAMPLES - MILL_LSF_MOMENTS);
   share = share < 0.0 ? 0.0 : (share > 1.0 ? 1.0 : share);
   if (share > 0.0) {
@@ -196,11 +196,11 @@ MILL_BLOCK_FN void mill_block_prepare_lsf(mill_block *b, mill_segment *s)
       mill_lsf_even(s_pix[i], MILL_CHUNK, &even[0][i]);
     }
     for (int k = 0; k < nd; k++) {
-      const int off = k < h ? h - k : k - h, some = off <= MILL_LSF_HALF;
-      const double *weight = even[some ? off : 0];
+      const int off = k < h ? h - k : k - h, is_inside = off <= MILL_LSF_HALF;
+      const double *weight = even[is_inside ? off : 0];
       MILL_SIMD
       for (int i = 0; i < len; i++)
-        s->res[(size_t)k * pitch + (size_t)(first + i)] = some ? (float)weight[i] : 0.0f;
+        s->res[(size_t)k * pitch + (size_t)(first + i)] = is_inside ? (float)weight[i] : 0.0f;
     }
     if (mill_lsf_all_even(n, s->base, first, len, s_pix))
       continue;

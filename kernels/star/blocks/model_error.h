@@ -22,7 +22,7 @@
 MILL_BLOCK_FN void mill_block_release_error(mill_block *b, mill_segment *s)
 {
   const int was_fixed = s->error_fixed;
-  MILL_BARRIER(b);
+  MILL_BARRIER(b); /* all threads have read error_fixed */
   MILL_FOR_SIMD(b, i, s->n_pix)
   {
     if (was_fixed) {
@@ -191,6 +191,7 @@ MILL_BLOCK_FN int mill_block_whiten_error(mill_block *b, mill_segment *s, int n,
 }
 
 /** After mill_block_release_error, include the uncorrelated model error in s->is and s->d.
+ *  n_share             in   factor of the model error's variance
  *  s->scratch [n_pix]  in   the segment's continuum
  *  total [2]           out  sum of ln(1 + model variance / data variance), and |s->d|^2 */
 MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *arm, mill_segment *s,
@@ -422,6 +423,7 @@ MILL_BLOCK_FN void mill_block_whiten_rows(mill_block *b, int nk, int n_error, in
   (void)b; /* a CPU's loop has no use for it */
   MILL_FOR(b, j, n_row)
   {
+    /* E V_j [q], then S^T V_j [nk]; with_s holds E S */
     const double *from = work->sums + mill_gram_at(q + nk + j, 0) - origin;
     MILL_SIMD
     for (int k = 0; k < nk; k++) {

@@ -36,10 +36,11 @@ MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int
   mill_block_guess_match(b, m, k0, slot, work);
 }
 
-/** Find the velocity at which the used segments' residuals correlate best with a template m of one
+/** Find the velocity at which the used segments' residuals correlate best with a template of one
  *  group: the group that has the star's best guess template.  Velocities that differ from the
  *  star's by pair.least_apart to MILL_PAIR_MOST_APART are searched.  A template of free strength
- *  lowers chi^2 by (sum w n m)^2 / sum w m^2 (see guess.h), the peak's squared significance. */
+ *  lowers chi^2 by (sum w n m)^2 / sum w m^2, the peak's squared significance (symbols: guess.h).
+ *  Sets pair.peak, peak_km_s and peak_stands. */
 MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot *slot,
                                    mill_workspace *work)
 {

@@ -67,7 +67,8 @@ MILL_INLINE void mill_continuum_of(const mill_segment *s, int nk, const double *
                                    int len, double *sum)
 {
   int low, end;
-  /* only Gaussians low ... end - 1 are not 0 here; for a single pixel (GPU) add all functions */
+  /* The first MILL_BROAD_CONT functions are polynomials, the others Gaussians.  Only Gaussians
+   * low ... end - 1 are not 0 here.  For a single pixel (GPU) add all functions. */
   mill_reach_of(MILL_PIXEL_CHUNK > 1 ? s->ws->reach : NULL, nk, first, len, &low, &end);
   MILL_SIMD
   for (int i = 0; i < len; i++)
@@ -122,12 +123,12 @@ MILL_BLOCK_FN void mill_block_gain(mill_block *b, const mill_segment *s, double 
 enum { MILL_NOISE_LAG = 3, MILL_NOISE_FAR = 8, MILL_NOISE_ENOUGH = 8 };
 
 /** Return the part of a segment's chi-square that is due to noise or to misfits narrower than
- *  MILL_NOISE_LAG pixels.  Without pairs return chisq.  The model / sigma is in s->scratch. */
+ *  MILL_NOISE_LAG pixels; without pairs of good pixels, chisq.  s->scratch: model / sigma. */
 MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s, double chisq)
 {
   const float *d = s->d, *model = s->scratch;
   const unsigned char *good = s->good;
-  double sum = 0.0, n_both = 0.0, total[2] = {0.0, 0.0};
+  double sum = 0.0, n_both = 0.0, total[2] = {0.0, 0.0}; /* over all lags so far */
   for (int lag = MILL_NOISE_LAG;
        lag <= MILL_NOISE_FAR && MILL_NOISE_ENOUGH * total[1] < (double)s->n_good; lag++) {
     MILL_FOR_SUM(b, i, s->n_pix - lag, sum, n_both)

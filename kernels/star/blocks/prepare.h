@@ -214,7 +214,7 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
   const int n_clear = mill_block_flux_level(b, ignore, s, &sn, &scale);
   MILL_SERIAL(b)
   {
-    s->sn = isfinite(sn) ? sn : -1e9;
+    s->sn = isfinite(sn) ? sn : -1e9; /* -1e9: no usable pixel */
     s->n_good = s->used = 0;
     s->sum_ln_var = s->dd = 0.0;
   }
@@ -222,7 +222,7 @@ MILL_BLOCK_FN void mill_block_prepare(mill_block *b, const mill_model *m, mill_s
   if (n_clear < 1 || !isfinite(scale) || scale == 0.0)
     return;
   const int n_good = mill_block_good(b, m, s, &median_sigma);
-  const double bad = 1.0 / (m->set.bad_sigma_factor * fabs(scale));
+  const double bad = 1.0 / (m->set.bad_sigma_factor * fabs(scale)); /* bad, most: 1 / sigma */
   const double most = n_good > 0 ? 1.0 / (m->set.sigma_floor * median_sigma) : 0.0;
   double total[3];
   mill_block_scale_pixels(b, ignore, s, bad, most, total);

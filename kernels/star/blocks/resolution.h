@@ -336,6 +336,7 @@ MILL_BLOCK_FN void mill_block_scale_rows(mill_block *b, uint32_t ignore, mill_se
   {
     const double factor = middle / (double)s->scratch[i];
     const int is_lost = factor > MILL_ROW_LOST || factor * MILL_ROW_LOST < 1.0;
+    /* a finite factor: row i is not cut at an end, so that column i - h + k exists */
     for (int k = 0; k < nd && isfinite(factor); k++) {
       float *x = s->raw_res + (size_t)(nd - 1 - k) * (size_t)n + (size_t)(i - h + k);
       *x = is_lost ? 0.0f : (float)(factor * (double)*x);

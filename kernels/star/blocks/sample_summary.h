@@ -53,7 +53,7 @@ MILL_BLOCK_FN double mill_block_points_size(mill_block *b, mill_slot *slot, int 
 }
 
 /** Set sample.sorted to the number of copies, of equal weight, that replace each weighted point, by
- *  systematic resampling (Carpenter et al. 1999, IEE Proc. Radar 146, 2).  Overwrites ln_p. */
+ *  systematic resampling (Carpenter et al. 1999, IEE Proc. Radar 146, 2).  ln_p becomes weights. */
 MILL_BLOCK_FN void mill_block_post_spread(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
@@ -295,12 +295,12 @@ MILL_BLOCK_FN void mill_block_post_mode(mill_block *b, const mill_model *m, mill
 MILL_BLOCK_FN void mill_block_post_modes(mill_block *b, const mill_model *m, mill_slot *slot,
                                          const mill_samples *s, mill_modes *modes)
 {
-  double least = (double)INFINITY, n[MILL_MAX_MODE];
-  int order[MILL_MAX_MODE]; /* modes by weight n, the heaviest first */
+  double ess = (double)INFINITY, n[MILL_MAX_MODE]; /* ess: the least of the parameters */
+  int order[MILL_MAX_MODE];                        /* modes by weight n, the heaviest first */
   for (int k = 0; k < s->n_free; k++)
-    if (s->par[k] < m->n_deriv && slot->sample.ess[k] < least)
-      least = slot->sample.ess[k];
-  mill_block_modes(b, m, s, least, slot->space.density, modes);
+    if (s->par[k] < m->n_deriv && slot->sample.ess[k] < ess)
+      ess = slot->sample.ess[k];
+  mill_block_modes(b, m, s, ess, slot->space.density, modes);
   for (int a = 0; a < modes->n; a++) {
     n[a] = mill_block_take_mode(b, s, modes, a);
     int at = a;
@@ -347,7 +347,7 @@ MILL_HD_CALLED static inline void mill_sample_put_draws(const mill_model *m, con
   double theta[MILL_MAX_PAR];
   /* draw i is sample (i + 1/2) n_sample / n_draw; upto: number of samples of points 0 to `point` */
   for (int i = 0, point = -1, upto = 0; i < n_draw; i++) {
-    while (upto <= (int)((2 * (int64_t)i + 1) * s->n_sample / (2 * n_draw)))
+    while (upto <= (int)((2 * (int64_t)i + 1) * s->n_sample / (2 * n_draw))) /* sorted: copies */
       upto += (int)s->sorted[++point];
     mill_sample_at(m, slot, point, theta);
     for (int j = 0; j < nd; j++)
@@ -390,7 +390,7 @@ MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_
     MILL_SERIAL(b)
     {
       p->mean[j] += mean[k];
-      for (int l = k; l < n; l++)
+      for (int l = k; l < n; l++) /* covar: upper triangle, row after row */
         if (slot->free_par[l] < nd)
           p->covar[j * nd - j * (j - 1) / 2 + (slot->free_par[l] - j)] = covar[k * n + l];
     }
