@@ -3,6 +3,7 @@
 
 from base import *  # noqa: F403
 from survey_files import *  # noqa: F403
+from starmill.surveys.spectra import SpectraFile  # noqa: E402
 
 
 class Generic(Formats):
@@ -104,6 +105,16 @@ class Generic(Formats):
         self.assertSegments(answer["segments"], [
             {**s.spectra[row], "arm": arm, "exposure": e}
             for row, arm, e in ((2, B, 0), (0, R, 0), (1, B, 1))])
+
+    def test_many_channels_keep_their_names(self):
+        names = [f"o{i:02d}" for i in range(40)]  # as of an echelle spectrum
+        spectra = table("SPECTRA", ("NAME", "3A", ["one"] * 40), ("ARM", "3A", names), *(
+            (name, f"2{code}", np.arange(80.0).reshape(40, 2) + 4000, unit)
+            for name, code, unit in (("WAVELENGTH", "D", "AA"), ("FLUX", "E", "Jy"), ("IVAR", "E", ""))),
+                        cards=["MEDIUM  = 'vacuum'"])
+        file = SpectraFile(put("many.fits", packed([Hdu("", []), spectra])[0]), "")
+        self.assertEqual([c.name for c in file.channels(0, 0)], names)
+        self.assertEqual(file.unit, "Jy")
 
     def test_exposures_alone_and_together(self):
         s = self.sample(self.TWINS + "SPECTRA RA>EXPOSURE;SPECTRA EXPOSURE~J", EXPOSURE=[9, 5, 7])
