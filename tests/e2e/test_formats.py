@@ -271,8 +271,9 @@ class Desi(Formats):
                 ("lamost", "+MJD     = 55877;+DATE-OBS= '2011-11-11T21:26:04.25'", 55876 + 77164.25 / 86400),
                 ("lamost", "+MJD     = 55877;+DATE-OBS= '2011-11-11'", 55877),
                 ("sdss", tai[:17], 51602), ("sdss", tai + no_middle, 4458436657.5 / 86400),
-                ("sdss", tai + middles + no_middle, 4457999976.5 / 86400),
-                ("sdss", tai + middles + no_middle.replace("NaN", "4458000000.0"), 4457999968 / 86400),
+                ("sdss", tai + middles + no_middle.replace("NaN", "4458000000.0"), 4457999976.5 / 86400),
+                ("sdss", tai + no_middle.replace("NaN", "4458000000.0"), 4457999968 / 86400),
+                ("sdss-v", "", 5184020670 / 86400), ("sdss-v", "SPALL MJD_FINAL@0=60000.5", 60000.5 - 37 / 86400),
                 *(("sdss", f"+TAI     = {57754 * 86400 + s}.0", 57754 + (s - leap) / 86400)
                   for s, leap in ((-10**8, 35), (35, 36), (37, 37)))):
             np.testing.assert_allclose(self.read(Sample(kind, edits=edits))["exposure_mjd"], [mjd], rtol=1e-14)
