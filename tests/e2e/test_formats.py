@@ -265,6 +265,10 @@ class Desi(Formats):
                     self.assertTrue(np.isnan(self.read(Sample(kind, edits=edits))["exposure_mjd"]).all())
                 answer = self.read(Sample(kind, edits=f"+{key:<8}= 59000.25"))
                 self.assertEqual(set(answer["exposure_mjd"]), {59000.25})
+        for times, mjd in ([59000.25, 59000.25005], 59000.25005), ([59000.25, 59000.26], np.nan):
+            s = Sample("4most")
+            s.hdus.append(table("OBMETATAB", ("MJD-OBS", "D", times)))
+            np.testing.assert_array_equal(self.read(s)["exposure_mjd"], [mjd] * 2)
         tai, no_middle = "+MJD     = 51602;+TAI     = 4458436689.5", ";+TAI-BEG = NaN;+TAI-END = NaN"
         middles = "".join(f";@{i}+TAI-BEG = {4458e6 + i};@{i}+TAI-END = {4458e6 + i + 10}" for i in (3, 4))
         for kind, edits, mjd in (
@@ -274,6 +278,7 @@ class Desi(Formats):
                 ("sdss", tai + middles + no_middle.replace("NaN", "4458000000.0"), 4457999976.5 / 86400),
                 ("sdss", tai + no_middle.replace("NaN", "4458000000.0"), 4457999968 / 86400),
                 ("sdss-v", "", 5184020670 / 86400), ("sdss-v", "SPALL MJD_FINAL@0=60000.5", 60000.5 - 37 / 86400),
+                ("4most single", "PHASE3SPECTRUM+MJD-OBS = 59000.25", 59000.25),
                 *(("sdss", f"+TAI     = {57754 * 86400 + s}.0", 57754 + (s - leap) / 86400)
                   for s, leap in ((-10**8, 35), (35, 36), (37, 37)))):
             np.testing.assert_allclose(self.read(Sample(kind, edits=edits))["exposure_mjd"], [mjd], rtol=1e-14)
