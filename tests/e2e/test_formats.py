@@ -557,32 +557,6 @@ class Others(Formats):
             rows = self.read(Sample(kind, edits=edits))["rows"]
             self.assertEqual([row[name] for row in rows][:len(values)], values, (kind, edits))
 
-    def test_bad_pixels_need_no_wavelength(self):
-        """Bad pixels without a wavelength are left out at the ends and interpolated elsewhere."""
-        nan = np.nan
-        for turn, (wave, mask, left) in itertools.product((1, -1), (
-                ([0, 4001, nan, 4003], [1, 0, 1, 0], [4001, 4002, 4003]),
-                ([0, 4001, 4002, 4003], [1, 0, 0, 1], [4001, 4002, 4003]),
-                *(([4000, 4001, pad, pad], [0, 0, 1, 1], [4000, 4001]) for pad in (nan, 0, 9e4)),
-                *(([pad, pad, 4000, 4001], [1, 1, 0, 0], [4000, 4001]) for pad in (nan, 0, 1)),
-                ([nan, 4001, 4002, nan], [4, 0, 0, 2], [4001, 4002]), ([nan] * 4, [1] * 4, None))):
-            s = Sample("generic")
-            sigma = s.spectra[0]["sigma"][:4]
-            for name, of_first, rest in (
-                    ("WAVELENGTH", wave, range(4000, 4008)), ("MASK", mask, [0] * 8), ("FLUX", range(4), [1] * 8),
-                    ("IVAR", [1] * 4, [1] * 8), ("LSF_SIGMA", sigma, [1] * 8)):
-                s.hdus[1].column(name).set(s.hdus[1].column(name).form, [*of_first[::turn], *rest])
-            found = [p for p in self.read(s)["segments"] if p["exposure"] == 0]
-            self.assertEqual([list(p["wave"]) for p in found], [left] if left else [])
-            for p in found:
-                first = wave.index(left[0])
-                sigma = np.where(np.isnan(wave), np.roll(sigma, 1), sigma)
-                self.assertSame(p["sigma"], sigma[first:first + len(left)])
-                self.assertSame(p["flux"], np.arange(4)[first:first + len(left)])
-                self.assertEqual(list(p["mask"]), mask[first:first + len(left)])
-        s.edit("SPECTRA MASK@1=0")
-        self.assertIn("variable length", Reader.read(self.path(s), each=True)["each"][0]["message"])
-
     def test_4most_signal_to_noise(self):
         by = "minsn_from: scores\nminsn: 10\n"
         (row,) = self.read(Sample("4most"), by)["rows"]

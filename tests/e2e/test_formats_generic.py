@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The reader of generic input: all types of values, rows of an exposure, faults."""
 
+import itertools
+
 from base import *  # noqa: F403
 from survey_files import *  # noqa: F403
 from starmill.surveys.spectra import SpectraFile  # noqa: E402
@@ -57,6 +59,32 @@ class Generic(Formats):
             values = list(values) + [0] * (12 - len(values))
             got = self.plain("SPECTRA MASK~" + form, MASK=values)["segments"][0]["mask"]
             self.assertEqual(list(got), first, form)
+
+    def test_bad_pixels_need_no_wavelength(self):
+        """Bad pixels without a wavelength are left out at the ends and interpolated elsewhere."""
+        nan = np.nan
+        for turn, (wave, mask, left) in itertools.product((1, -1), (
+                ([0, 4001, nan, 4003], [1, 0, 1, 0], [4001, 4002, 4003]),
+                ([0, 4001, 4002, 4003], [1, 0, 0, 1], [4001, 4002, 4003]),
+                *(([4000, 4001, pad, pad], [0, 0, 1, 1], [4000, 4001]) for pad in (nan, 0, 9e4)),
+                *(([pad, pad, 4000, 4001], [1, 1, 0, 0], [4000, 4001]) for pad in (nan, 0, 1)),
+                ([nan, 4001, 4002, nan], [4, 0, 0, 2], [4001, 4002]), ([nan] * 4, [1] * 4, None))):
+            s = Sample("generic")
+            sigma = s.spectra[0]["sigma"][:4]
+            for name, of_first, rest in (
+                    ("WAVELENGTH", wave, range(4000, 4008)), ("MASK", mask, [0] * 8), ("FLUX", range(4), [1] * 8),
+                    ("IVAR", [1] * 4, [1] * 8), ("LSF_SIGMA", sigma, [1] * 8)):
+                s.hdus[1].column(name).set(s.hdus[1].column(name).form, [*of_first[::turn], *rest])
+            found = [p for p in self.read(s)["segments"] if p["exposure"] == 0]
+            self.assertEqual([list(p["wave"]) for p in found], [left] if left else [])
+            for p in found:
+                first = wave.index(left[0])
+                sigma = np.where(np.isnan(wave), np.roll(sigma, 1), sigma)
+                self.assertSame(p["sigma"], sigma[first:first + len(left)])
+                self.assertSame(p["flux"], np.arange(4)[first:first + len(left)])
+                self.assertEqual(list(p["mask"]), mask[first:first + len(left)])
+        s.edit("SPECTRA MASK@1=0")
+        self.assertIn("variable length", Reader.read(self.path(s), each=True)["each"][0]["message"])
 
     def test_missing_widths_mark_the_pixel(self):
         s = self.sample("SPECTRA LSF_SIGMA~4E;SPECTRA IVAR~4E;SPECTRA IVAR@1=7;SPECTRA IVAR@10=8",
