@@ -193,9 +193,28 @@ static const char *objtype_of(const mill_fits_values *v, int64_t i)
 
 static const mill_fibres fibres = {wish, N_WISH, 0, SN, objtype_of};
 
+/* Read the time of all spectra into *mjd: MJD-OBS of their table's header, else of the container's
+ * observing blocks.  If these differ, it is NaN, as no column names a fibre's block. */
+static int read_time(const fourmost *f, double *mjd)
+{
+  static const mill_fits_wish time = MILL_WISH("MJD-OBS", DOUBLE, NAN, 0);
+  mill_fits_file *file = f->cameras.file;
+  const int i_blocks = mill_single_find_table(file->guard, "OBMETATAB");
+  int found;
+  MILL_FITS_VALUES(v, 1);
+  MILL_CHECK(mill_single_key_double(file, f->i_spectra, "MJD-OBS", mjd, &found));
+  if (found || i_blocks < 0)
+    return MILL_OK;
+  MILL_CHECK(mill_fits_columns(file, i_blocks, &time, 1, v));
+  for (int64_t i = 0; i < file->guard->hdu[i_blocks].axis[1]; i++) /* 1e-4 days; NaN stays NaN */
+    *mjd = i == 0 || fabs(*mjd - v->f64[i]) < 1e-4 ? v->f64[i] : (double)NAN;
+  return MILL_OK;
+}
+
 static int index_file(void *state, const mill_selection *select, mill_file_index *index)
 {
   fourmost *f = state;
+  double mjd = NAN;
   MILL_FITS_VALUES(values, N_WISH);
   mill_fits_file *file = f->cameras.file;
   const int is_single = f->i_target < 0, header[] = {f->i_spectra, 0};
@@ -205,7 +224,8 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   if (!values[SN].there && mill_selection_has_scores(select))
     return MILL_ERROR_HDU(file, i_hdu, " has no %s SNR, which minsn_from reads; leave this key out",
                           is_single ? "keyword" : "column");
-  return mill_fibres_index(&fibres, file, values, f->cameras.n_row, select, index);
+  MILL_CHECK(read_time(f, &mjd));
+  return mill_fibres_index(&fibres, file, values, f->cameras.n_row, mjd, select, index);
 }
 
 const mill_format mill_format_fourmost = {.name = "4most",

@@ -126,14 +126,15 @@ static double utc_mjd(double tai_s)
   return mjd;
 }
 
-/* Set camera->mjd to the middle of the exposure.  A coadd takes the middle in the primary header,
- * else the mean of the exposures' middles, else TAI (the exposures' mean end), else the day MJD. */
+/* Set camera->mjd to the middle of the exposure.  A coadd takes the mean of the exposures' middles,
+ * else the middle in the primary header (of first begin and last end, perhaps nights apart), else
+ * TAI (the exposures' mean end), else the day MJD. */
 static int read_middle(mill_cameras *c, mill_camera *camera)
 {
   const int is_coadd = camera->exposure_id < 0, first = is_coadd ? 0 : camera->i_hdu;
   const int end = is_coadd ? c->file->guard->n_hdu : first + 1;
   double sum = 0.0, n = 0.0, tai_s = NAN;
-  for (int i = first; i < end && !(i == 1 && n > 0.0); i++) { /* a middle in HDU 0 suffices */
+  for (int i = end - 1; i >= first && !(i == 0 && n > 0.0); i--) {
     double begin_s = NAN, end_s = NAN;
     MILL_CHECK(mill_single_key_double(c->file, i, "TAI-BEG", &begin_s, NULL));
     MILL_CHECK(mill_single_key_double(c->file, i, "TAI-END", &end_s, NULL));
@@ -348,8 +349,8 @@ static int open_file(void *state, const mill_spectra_settings *settings, int *fr
 /* ---- index ------------------------------------------------------------ */
 
 /* Columns of the object's table.  SDSS-I and II have SOURCETYPE instead of OBJTYPE.  SDSS-V has
- * CATALOGID, and FIELD instead of PLATE. */
-enum { PLATE, MJD, FIBER, CATALOGID, OBJTYPE, SOURCETYPE };
+ * CATALOGID, FIELD instead of PLATE, and MJD_FINAL: the coadd's mean time (TAI, days). */
+enum { PLATE, MJD, FIBER, CATALOGID, OBJTYPE, SOURCETYPE, MJD_FINAL };
 static const mill_fits_wish wish_of_all[] = {[PLATE] = MILL_WISH("PLATE", INT32, 0, 1),
                                              [MJD] = MILL_WISH("MJD", INT32, 0, 1),
                                              [FIBER] =
@@ -357,6 +358,7 @@ static const mill_fits_wish wish_of_all[] = {[PLATE] = MILL_WISH("PLATE", INT32,
                                              [CATALOGID] = MILL_WISH("CATALOGID", INT64, -1, 0),
                                              [OBJTYPE] = MILL_WISH("OBJTYPE", TEXT, 0, 0),
                                              [SOURCETYPE] = MILL_WISH("SOURCETYPE", TEXT, 0, 0),
+                                             [MJD_FINAL] = MILL_WISH("MJD_FINAL", DOUBLE, NAN, 0),
                                              MILL_ROW_WISH("SDSS_ID", INT64, target_id, -1, 0),
                                              MILL_ROW_WISH("PLUG_RA", DOUBLE, target_ra, NAN, 0),
                                              MILL_ROW_WISH("PLUG_DEC", DOUBLE, target_dec, NAN, 0),
@@ -366,7 +368,7 @@ static const mill_fits_wish wish_of_all[] = {[PLATE] = MILL_WISH("PLATE", INT32,
                                              MILL_ROW_WISH("SUBCLASS", TEXT, kind.subtype, 0, 0)};
 enum { N_WISH = sizeof wish_of_all / sizeof *wish_of_all };
 
-/* Read the object's row into v [N_WISH] and *row. */
+/* Read the object's row into v [N_WISH] and *row, and a coadd's time. */
 static int describe_object(sdss *s, mill_fits_values *v, mill_catalog_row *row)
 {
   mill_fits_file *file = s->cameras.file;
@@ -384,6 +386,8 @@ static int describe_object(sdss *s, mill_fits_values *v, mill_catalog_row *row)
   }
   MILL_CHECK(mill_fits_columns(file, s->i_object, wish, N_WISH, v));
   mill_fits_fill(file->guard->path, wish, N_WISH, v, 0, row);
+  if (s->cameras.camera->exposure_id < 0 && v[MJD_FINAL].f64[0] > 0.0) /* 0: unknown */
+    s->cameras.camera->mjd = utc_mjd(86400.0 * v[MJD_FINAL].f64[0]);
   const int plate = v[PLATE].i32[0], mjd = v[MJD].i32[0];
   const long long catalog_id = (long long)v[CATALOGID].i64[0];
   if (is_v && catalog_id > 0) {

@@ -398,9 +398,9 @@ int mill_single_check_row(const mill_fits_file *file, int64_t row, int64_t n_row
 }
 
 int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, const mill_fits_values *v,
-                      int64_t n_row, const mill_selection *select, mill_file_index *index)
+                      int64_t n_row, double mjd, const mill_selection *select,
+                      mill_file_index *index)
 {
-  double mjd = NAN;
   MILL_AT_END(mill_class_patterns_free_at) mill_class_patterns *patterns = NULL;
   MILL_CHECK(mill_selection_check(select, file->guard->path, 0, 1));
   MILL_CHECK(mill_class_patterns_make(select, &patterns));

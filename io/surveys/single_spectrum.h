@@ -139,7 +139,8 @@ typedef struct mill_fibres {
 } mill_fibres;
 
 /** Fill a zeroed index with the selected rows of a table of fibres, each with one exposure.
- *  values [n_wish]: the columns fibres->wish.  Long names are cut (mill_name_cut). */
+ *  values [n_wish]: the columns fibres->wish.  Long names are cut (mill_name_cut).  mjd: their time
+ *  unless the primary header has MJD-OBS; NaN: unknown. */
 int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file,
-                      const mill_fits_values *values, int64_t n_row, const mill_selection *select,
-                      mill_file_index *index);
+                      const mill_fits_values *values, int64_t n_row, double mjd,
+                      const mill_selection *select, mill_file_index *index);

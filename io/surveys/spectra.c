@@ -248,6 +248,8 @@ int mill_spectra_add(mill_spectra *spectra, int i_exposure, const mill_channel *
                       "%s: the resolution matrix of channel %s has %d diagonals, expected an odd "
                       "number up to %d; make the file again",
                       spectra->name, channel->name, channel->n_diag, MILL_MAX_DIAG);
+  MILL_CHECK(MILL_GROW(&spectra->channel_name, &spectra->channel_room, spectra->n_channel));
+  memcpy(spectra->channel_name[i_channel], channel->name, sizeof channel->name);
   MILL_CHECK(mill_spectra_know(spectra, channel, &known));
   if (known->outside) {
     const mill_raw_segment none = {.use = MILL_SEGMENT_OUTSIDE,
@@ -407,7 +409,7 @@ void mill_spectra_close(mill_spectra *spectra)
     mill_free(spectra->state);
   mill_fits_file_close(spectra->fits);
   mill_spectra_forget(spectra);
-  mill_free(spectra);
+  MILL_FREE(spectra->channel_name, spectra);
 }
 
 const char *mill_spectra_format_name(const mill_spectra *spectra)
@@ -417,12 +419,7 @@ const char *mill_spectra_format_name(const mill_spectra *spectra)
 
 const char *mill_spectra_channel(const mill_spectra *spectra, const mill_raw_segment *segment)
 {
-  for (const mill_known_waves *known = spectra->known; known < spectra->known + spectra->n_known;
-       known++)
-    for (int i = 0; i < known->n_piece; i++)
-      if (known->piece[i].wave_number == segment->wave_number)
-        return known->name;
-  return ""; /* forgotten since the file has more than MILL_MAX_KNOWN sets of wavelengths */
+  return spectra->channel_name[segment->channel];
 }
 
 int mill_spectra_flux_unit(mill_spectra *spectra, const mill_raw_segment *segment,

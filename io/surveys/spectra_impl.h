@@ -51,6 +51,8 @@ struct mill_spectra {
   /* state of the read in progress */
   mill_read_batch *batch;
   int n_exposure, n_channel, waves_only;
+  char (*channel_name)[MILL_MAX_NAME]; /* [n_channel] owned */
+  int64_t channel_room;
 };
 
 /** Set the rules of all arms from settings, library and configuration. */

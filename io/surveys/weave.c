@@ -159,7 +159,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
                             ": row %lld has NSPEC %d; sort the table by NSPEC, one row for each "
                             "row of the images",
                             (long long)i + 1, (int)values[NSPEC].i32[i]);
-  return mill_fibres_index(&fibres, w->cameras.file, values, w->cameras.n_row, select, index);
+  return mill_fibres_index(&fibres, w->cameras.file, values, w->cameras.n_row, NAN, select, index);
 }
 
 const mill_format mill_format_weave = {

@@ -41,7 +41,7 @@ int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_w
                     int is_whole)
 {
   mill_width_use all = {0};
-  MILL_CHECK_MPI(MPI_Reduce(mine, &all, 3, MPI_INT64_T, MPI_SUM, 0, mpi->comm)); /* 3 counts */
+  MILL_CHECK_MPI(MPI_Reduce(mine, &all, 4, MPI_INT64_T, MPI_SUM, 0, mpi->comm)); /* 4 counts */
   if (mpi->rank == 0 && all.n_used == 0 && all.n_unused > 0 && is_whole)
     mill_log_warning("resolving_power and fwhm are not used: %s",
                      config->lsf == MILL_LSF_OFF
@@ -53,6 +53,10 @@ int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_w
     mill_log_warning("VRAD and v sin i may be wrong: the key `sampling` skips wavelengths of the "
                      "library, but resolution matrices of %lld spectra need all; remove the key",
                      (long long)all.n_coarse);
+  if (mpi->rank == 0 && all.n_untimed > 0)
+    mill_log_warning("epochs: %lld spectra have no time: each exposure without one is an epoch, "
+                     "even if it is an arm of another, so velocities may seem to vary",
+                     (long long)all.n_untimed);
   return MILL_OK;
 }
 

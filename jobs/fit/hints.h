@@ -26,14 +26,15 @@ int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_na
 /** Segments whose arm has a configured resolving power or FWHM: n_used of them use it. */
 typedef struct mill_width_use {
   int64_t n_used, n_unused;
-  int64_t n_coarse; /**< segments with a resolution matrix in an arm of a thinned grid */
+  int64_t n_coarse;  /**< segments with a resolution matrix in an arm of a thinned grid */
+  int64_t n_untimed; /**< segments without a time, of stars with several exposures and epochs */
 } mill_width_use;
 
 void mill_width_note(mill_width_use *use, const mill_config *config, const mill_library *lib,
                      const mill_raw_segment *segment);
 
 /** Warn on rank 0 if this run took all rows (is_whole) but no segment used the configured resolving
- *  power or FWHM, or if a rank's n_coarse is above 0.  mine: this rank's counts.  Collective. */
+ *  power or FWHM, or if n_coarse or n_untimed is not 0.  mine: this rank's counts.  Collective. */
 int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_width_use *mine,
                     int is_whole);
 

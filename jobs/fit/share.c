@@ -198,6 +198,7 @@ static int keep_segments(stars *s, mill_star *star, left_out *left)
     if (s->fit.resolution != MILL_RES_NONE)
       mill_narrow_note(&s->task->tally->narrow, &s->fit, &setup->lib, r);
     s->task->tally->arms |= 1 << r->arm;
+    s->task->tally->width.n_untimed += s->fit.epochs && star->n_exposure > 1 && isnan(r->mjd);
     star->segment[star->n_segment++] = *r;
   }
   return MILL_OK;

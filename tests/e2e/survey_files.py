@@ -282,7 +282,7 @@ def sdss_v(s):
             table("SPALL", ("FIELD", "K", [112360]), ("MJD", "K", [60000]), ("OBJTYPE", "16A", ["SCIENCE"]),
                   ("CATALOGID", "K", [27021598054114233]), ("SDSS_ID", "K", [row["target_id"]]),
                   ("PLUG_RA", "D", [row["ra"]]), ("PLUG_DEC", "D", [row["dec"]]), ("Z", "D", [row["z"]]),
-                  ("CLASS", "6A", ["STAR"]), ("SUBCLASS", "21A", ["F9"])),
+                  ("CLASS", "6A", ["STAR"]), ("SUBCLASS", "21A", ["F9"]), ("MJD_FINAL", "D", [0])),
             table("ZALL", ("FIELD", "J", [112360, 112360]))]
     s.single = []
     for i in range(2):

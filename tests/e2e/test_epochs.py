@@ -112,13 +112,21 @@ class Epochs(ProgramTest):
                     pyfits.HDUList([h for h in hdus if h.name[:2] not in [x + "_" for x in left_out]
                                     and h.name != "SCORES"]).writeto(parts[-1])
         for out, files in ("whole.h5", self.files[:2]), ("arms.h5", parts):
-            run("fit", "--config", JOIN, "--library", self.library, "--epochs", "exposure",
-                "--output", tmp(out), *files)
+            done = run("fit", "--config", JOIN, "--library", self.library, "--epochs", "exposure",
+                       "--output", tmp(out), *files)
+            self.assertNotIn("have no time", done.stderr)
         whole, arms = read(tmp("whole.h5")), read(tmp("arms.h5"))
         np.testing.assert_array_equal(arms["N_EPOCH"], 2)
         np.testing.assert_array_equal(read(tmp("arms.h5"), "epochs")["EPOCH"], [0, 0, 1, 1] * len(AMPLITUDE))
         # the same spectra in another order: sums differ in their last digits, fits by 0.01 errors
         np.testing.assert_allclose(arms["VRAD_CHI2"] ** 0.5, whole["VRAD_CHI2"] ** 0.5, atol=0.05, rtol=1e-3)
+        for path in parts[:2]:
+            with pyfits.open(path, mode="update") as hdus:
+                hdus["FIBERMAP"].data["MJD"] = np.nan
+        done = run("fit", "--config", JOIN, "--library", self.library, "--epochs", "exposure", "--object",
+                   self.row["TARGETID"][0], "--output", tmp("untimed.h5"), *parts[:2])
+        self.assertIn("epochs: 3 spectra have no time", done.stderr)
+        np.testing.assert_array_equal(read(tmp("untimed.h5"))["N_EPOCH"], 2)
 
     def test_rows_of_one_exposure_have_no_epochs(self):
         for i, args in enumerate((("--config", JOIN), ())):

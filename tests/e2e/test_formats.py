@@ -265,14 +265,20 @@ class Desi(Formats):
                     self.assertTrue(np.isnan(self.read(Sample(kind, edits=edits))["exposure_mjd"]).all())
                 answer = self.read(Sample(kind, edits=f"+{key:<8}= 59000.25"))
                 self.assertEqual(set(answer["exposure_mjd"]), {59000.25})
+        for times, mjd in ([59000.25, 59000.25005], 59000.25005), ([59000.25, 59000.26], np.nan):
+            s = Sample("4most")
+            s.hdus.append(table("OBMETATAB", ("MJD-OBS", "D", times)))
+            np.testing.assert_array_equal(self.read(s)["exposure_mjd"], [mjd] * 2)
         tai, no_middle = "+MJD     = 51602;+TAI     = 4458436689.5", ";+TAI-BEG = NaN;+TAI-END = NaN"
         middles = "".join(f";@{i}+TAI-BEG = {4458e6 + i};@{i}+TAI-END = {4458e6 + i + 10}" for i in (3, 4))
         for kind, edits, mjd in (
                 ("lamost", "+MJD     = 55877;+DATE-OBS= '2011-11-11T21:26:04.25'", 55876 + 77164.25 / 86400),
                 ("lamost", "+MJD     = 55877;+DATE-OBS= '2011-11-11'", 55877),
                 ("sdss", tai[:17], 51602), ("sdss", tai + no_middle, 4458436657.5 / 86400),
-                ("sdss", tai + middles + no_middle, 4457999976.5 / 86400),
-                ("sdss", tai + middles + no_middle.replace("NaN", "4458000000.0"), 4457999968 / 86400),
+                ("sdss", tai + middles + no_middle.replace("NaN", "4458000000.0"), 4457999976.5 / 86400),
+                ("sdss", tai + no_middle.replace("NaN", "4458000000.0"), 4457999968 / 86400),
+                ("sdss-v", "", 5184020670 / 86400), ("sdss-v", "SPALL MJD_FINAL@0=60000.5", 60000.5 - 37 / 86400),
+                ("4most single", "PHASE3SPECTRUM+MJD-OBS = 59000.25", 59000.25),
                 *(("sdss", f"+TAI     = {57754 * 86400 + s}.0", 57754 + (s - leap) / 86400)
                   for s, leap in ((-10**8, 35), (35, 36), (37, 37)))):
             np.testing.assert_allclose(self.read(Sample(kind, edits=edits))["exposure_mjd"], [mjd], rtol=1e-14)
@@ -550,32 +556,6 @@ class Others(Formats):
                     ("DESIG", "'-9999.0'", "object", "3703110"), ("FIBERID", -9999, "identifier", "coadd-x.fits:1")))):
             rows = self.read(Sample(kind, edits=edits))["rows"]
             self.assertEqual([row[name] for row in rows][:len(values)], values, (kind, edits))
-
-    def test_bad_pixels_need_no_wavelength(self):
-        """Bad pixels without a wavelength are left out at the ends and interpolated elsewhere."""
-        nan = np.nan
-        for turn, (wave, mask, left) in itertools.product((1, -1), (
-                ([0, 4001, nan, 4003], [1, 0, 1, 0], [4001, 4002, 4003]),
-                ([0, 4001, 4002, 4003], [1, 0, 0, 1], [4001, 4002, 4003]),
-                *(([4000, 4001, pad, pad], [0, 0, 1, 1], [4000, 4001]) for pad in (nan, 0, 9e4)),
-                *(([pad, pad, 4000, 4001], [1, 1, 0, 0], [4000, 4001]) for pad in (nan, 0, 1)),
-                ([nan, 4001, 4002, nan], [4, 0, 0, 2], [4001, 4002]), ([nan] * 4, [1] * 4, None))):
-            s = Sample("generic")
-            sigma = s.spectra[0]["sigma"][:4]
-            for name, of_first, rest in (
-                    ("WAVELENGTH", wave, range(4000, 4008)), ("MASK", mask, [0] * 8), ("FLUX", range(4), [1] * 8),
-                    ("IVAR", [1] * 4, [1] * 8), ("LSF_SIGMA", sigma, [1] * 8)):
-                s.hdus[1].column(name).set(s.hdus[1].column(name).form, [*of_first[::turn], *rest])
-            found = [p for p in self.read(s)["segments"] if p["exposure"] == 0]
-            self.assertEqual([list(p["wave"]) for p in found], [left] if left else [])
-            for p in found:
-                first = wave.index(left[0])
-                sigma = np.where(np.isnan(wave), np.roll(sigma, 1), sigma)
-                self.assertSame(p["sigma"], sigma[first:first + len(left)])
-                self.assertSame(p["flux"], np.arange(4)[first:first + len(left)])
-                self.assertEqual(list(p["mask"]), mask[first:first + len(left)])
-        s.edit("SPECTRA MASK@1=0")
-        self.assertIn("variable length", Reader.read(self.path(s), each=True)["each"][0]["message"])
 
     def test_4most_signal_to_noise(self):
         by = "minsn_from: scores\nminsn: 10\n"

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The reader of generic input: all types of values, rows of an exposure, faults."""
 
+import itertools
+
 from base import *  # noqa: F403
 from survey_files import *  # noqa: F403
+from starmill.surveys.spectra import SpectraFile  # noqa: E402
 
 
 class Generic(Formats):
@@ -57,6 +60,32 @@ class Generic(Formats):
             got = self.plain("SPECTRA MASK~" + form, MASK=values)["segments"][0]["mask"]
             self.assertEqual(list(got), first, form)
 
+    def test_bad_pixels_need_no_wavelength(self):
+        """Bad pixels without a wavelength are left out at the ends and interpolated elsewhere."""
+        nan = np.nan
+        for turn, (wave, mask, left) in itertools.product((1, -1), (
+                ([0, 4001, nan, 4003], [1, 0, 1, 0], [4001, 4002, 4003]),
+                ([0, 4001, 4002, 4003], [1, 0, 0, 1], [4001, 4002, 4003]),
+                *(([4000, 4001, pad, pad], [0, 0, 1, 1], [4000, 4001]) for pad in (nan, 0, 9e4)),
+                *(([pad, pad, 4000, 4001], [1, 1, 0, 0], [4000, 4001]) for pad in (nan, 0, 1)),
+                ([nan, 4001, 4002, nan], [4, 0, 0, 2], [4001, 4002]), ([nan] * 4, [1] * 4, None))):
+            s = Sample("generic")
+            sigma = s.spectra[0]["sigma"][:4]
+            for name, of_first, rest in (
+                    ("WAVELENGTH", wave, range(4000, 4008)), ("MASK", mask, [0] * 8), ("FLUX", range(4), [1] * 8),
+                    ("IVAR", [1] * 4, [1] * 8), ("LSF_SIGMA", sigma, [1] * 8)):
+                s.hdus[1].column(name).set(s.hdus[1].column(name).form, [*of_first[::turn], *rest])
+            found = [p for p in self.read(s)["segments"] if p["exposure"] == 0]
+            self.assertEqual([list(p["wave"]) for p in found], [left] if left else [])
+            for p in found:
+                first = wave.index(left[0])
+                sigma = np.where(np.isnan(wave), np.roll(sigma, 1), sigma)
+                self.assertSame(p["sigma"], sigma[first:first + len(left)])
+                self.assertSame(p["flux"], np.arange(4)[first:first + len(left)])
+                self.assertEqual(list(p["mask"]), mask[first:first + len(left)])
+        s.edit("SPECTRA MASK@1=0")
+        self.assertIn("variable length", Reader.read(self.path(s), each=True)["each"][0]["message"])
+
     def test_missing_widths_mark_the_pixel(self):
         s = self.sample("SPECTRA LSF_SIGMA~4E;SPECTRA IVAR~4E;SPECTRA IVAR@1=7;SPECTRA IVAR@10=8",
                         LSF_SIGMA=[np.nan, 0.6, 0, -1, 1, 1, 1, 1, 2, 2, 2, np.inf])
@@ -104,6 +133,16 @@ class Generic(Formats):
         self.assertSegments(answer["segments"], [
             {**s.spectra[row], "arm": arm, "exposure": e}
             for row, arm, e in ((2, B, 0), (0, R, 0), (1, B, 1))])
+
+    def test_many_channels_keep_their_names(self):
+        names = [f"o{i:02d}" for i in range(40)]  # as of an echelle spectrum
+        spectra = table("SPECTRA", ("NAME", "3A", ["one"] * 40), ("ARM", "3A", names), *(
+            (name, f"2{code}", np.arange(80.0).reshape(40, 2) + 4000, unit)
+            for name, code, unit in (("WAVELENGTH", "D", "AA"), ("FLUX", "E", "Jy"), ("IVAR", "E", ""))),
+                        cards=["MEDIUM  = 'vacuum'"])
+        file = SpectraFile(put("many.fits", packed([Hdu("", []), spectra])[0]), "")
+        self.assertEqual([c.name for c in file.channels(0, 0)], names)
+        self.assertEqual(file.unit, "Jy")
 
     def test_exposures_alone_and_together(self):
         s = self.sample(self.TWINS + "SPECTRA RA>EXPOSURE;SPECTRA EXPOSURE~J", EXPOSURE=[9, 5, 7])
