@@ -25,7 +25,7 @@ typedef struct loglike_out {
   double *m2ll, *penalty, *gradient, *curvature;
 } loglike_out;
 
-/* Evaluate -2 ln L at n points [n][n_par], all within the limits. */
+/* Evaluate -2 ln L at n points [n][n_par], all within the limits.  Derivatives are in v sin i. */
 static int ask(starmill_library *h, int n, const double *theta, const loglike_out *out,
                mill_evaluation *eval)
 {
@@ -184,7 +184,7 @@ static int copy_piece(const starmill_library *h, const starmill_star *star, int 
   for (int q = 0; q < n; q++) {
     const double x = 2.0 * (wave[q] - wave[0]) / (wave[n - 1] - wave[0]) - 1.0; /* -1 to 1 */
     for (int k = 0; k < nk; k++)
-      continuum[q] += coefficient[k] * mill_continuum(h->set.continuum, nk, k, x);
+      continuum[q] += coefficient[k] * mill_continuum(h->set.continuum, nk, k, x); /* from 0 */
     flux[q] = from.used ? from.flux[q] : NAN;
     templ[q] = from.used ? from.templ_flux[q] : NAN;
     ivar[q] = from.used && good[q] ? p->ivar[q] : 0.0f;

@@ -17,8 +17,8 @@ void mill_star_drop(starmill_star *star)
   mill_free(star);
 }
 
-/* Keep the segments that can be fitted.  If a star has none, STATUS gives one reason: if possible
- * a reason that the user can remove. */
+/* Keep the segments that can be fitted.  STATUS, which counts only if a star has none, gives one
+ * reason: if possible a reason that the user can remove. */
 static int take_segments(starmill_star *star)
 {
   int no_lsf = 0, outside = 0;
@@ -200,6 +200,7 @@ static const char *status_text(int status)
   return text[status];
 }
 
+/* Load the star into the pipeline; h->held is the number of the loaded star, 0: none. */
 int mill_star_hold(starmill_library *h, const starmill_star *star)
 {
   mill_evaluation eval;

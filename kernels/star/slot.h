@@ -324,7 +324,7 @@ static inline int mill_segment_arrays(const mill_array **table)
   return (int)(sizeof array / sizeof array[0]);
 }
 
-/** List a slot's arrays: member, element size, region, mill_star_count.  Returns their number. */
+/** List a slot's arrays: member, element size (1: bytes are counted), region, mill_star_count. */
 static inline int mill_slot_arrays(const mill_array **table)
 {
   static const mill_array array[] = {

@@ -56,7 +56,7 @@ enum mill_workspace_count {
   MILL_N_WORK_COUNT
 };
 
-/** List the arrays: member, element size, region, mill_workspace_count.  Returns their number. */
+/** List the arrays: member, element size (1: bytes are counted), region, mill_workspace_count. */
 static inline int mill_workspace_arrays(const mill_array **table)
 {
   static const mill_array array[] = {

@@ -209,7 +209,8 @@ static void backward(mill_train_work *w, int i, int n)
 }
 
 /* mill_train_ops.slopes: threads share the models, then the neurons of all hidden layers; a task is
- * the gradient in weights and biases of up to NEURONS neurons. */
+ * the gradient in weights and biases of up to NEURONS neurons of one layer.  last_layers has
+ * computed the gradient of the last layer. */
 static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
 {
   const mill_train_shape *s = &w->net.shape;
@@ -267,7 +268,7 @@ static int adam(mill_train_work *w, const mill_train_adam *a, size_t first, size
 
 /* ---- principal directions ---- */
 
-/* mill_train_ops.directions, from eigenvectors of x x^T, which is smaller than x^T x. */
+/* mill_train_ops.directions (principal components), from x x^T, which is smaller than x^T x. */
 static int directions(int n_row, int n_pix, const double *x, int n, double *value, double *out)
 {
   MILL_OWNED double *vector = NULL, *found = NULL, *product = NULL;

@@ -61,7 +61,7 @@ __attribute__((always_inline)) static inline double loss_row(int kind, int n, fl
                                                              const float *scale,
                                                              const float *target, float *out)
 {
-  float part[PARTS] = {0};
+  float part[PARTS] = {0}; /* LOSS_ROW adds the loss of output k to part [k % PARTS] */
   double sum = 0;
   if (kind == MILL_TRAIN_L2) /* each branch has a constant kind, so that its loops vectorise */
     LOSS_ROW(MILL_TRAIN_L2)

@@ -69,9 +69,9 @@ int mill_arm_thin(int factor, mill_arm *arm)
 {
   mill_emulator *e = &arm->emulator;
   mill_model_error *error = &arm->error;
-  const int last = e->n_layer - 1, n_whole = arm->n_pix;
+  const int last = e->n_layer - 1, n_whole = arm->n_pix; /* the last layer's outputs */
   const int n = factor > 1 ? (n_whole - 1) / factor + 1 : 0;
-  if (n < MILL_THINNED_POINTS)
+  if (n < MILL_THINNED_POINTS) /* too few, or 0: no thinning is wanted */
     return MILL_OK;
   MILL_CHECK(thin_rows(factor, n_whole, e->n_in[last], &e->weight[last]));
   MILL_CHECK(thin_rows(factor, n_whole, 1, &e->bias[last]));

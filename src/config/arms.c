@@ -188,7 +188,7 @@ int mill_arms_in_common(const mill_library *other, mill_library *lib)
       return MILL_ERROR(MILL_ERR_CONFIG, "%s and %s have no wavelengths of arm %s in common",
                         lib->path, other->path, arm->name);
     arm->ln_wave0 += arm->ln_step * first;
-    arm->wave_aa += first;
+    arm->wave_aa += first; /* lib only borrows the array */
     arm->n_pix = end - first;
   }
   return MILL_OK;
@@ -254,7 +254,7 @@ void mill_config_choose_sampling(const mill_library *lib, int n_lib, mill_config
 {
   for (int i = 0; i < config->n_arm; i++) {
     mill_arm_choice *choice = &config->arm[i];
-    int factor = MILL_MAX_SAMPLING;
+    int factor = MILL_MAX_SAMPLING; /* becomes the largest one that all libraries allow */
     /* a linear rotation kernel needs the whole grid: its error grows as the step squared */
     if (choice->sampling > 0 || config->fit.rotation == MILL_ROT_LINEAR)
       continue;
@@ -304,7 +304,8 @@ static void window(const mill_config *config, const mill_arm *whole, const mill_
     *end -= spare;
 }
 
-/* Copy an emulator, but only outputs [first, first + n_pix) of its last layer. */
+/* Copy an emulator, but only outputs [first, first + n_pix) of its last layer.  The grid and the
+ * radial basis functions, which feed the last layer, are copied whole. */
 static int copy_emulator(const mill_emulator *from, int first, int n_pix, mill_emulator *to)
 {
   const int last = from->n_layer - 1;
@@ -389,7 +390,7 @@ static int cut(const mill_config *config, const mill_arm *whole, const mill_arm_
 }
 
 /* Cut an arm of the library to its configured wavelength range; leave it whole if the range has
- * fewer than MIN_POINTS grid points. */
+ * fewer than MIN_POINTS grid points.  Spectra are cut to the range in either case. */
 static int narrow(const mill_config *config, mill_arm *arm)
 {
   int first = 0, end = 0;
@@ -432,6 +433,7 @@ static mill_arm_choice take_camera(const mill_config *config, int k, const mill_
   return choice;
 }
 
+/* Replace config's arms by the cameras that the library covers, or return MILL_OK unchanged. */
 int mill_config_take_cameras(const mill_library *lib, const char *format,
                              const mill_arm_choice *camera, int n, int are_channels,
                              mill_config *config)

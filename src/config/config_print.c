@@ -195,6 +195,7 @@ static void print_type_and_unit(const mill_option *k, FILE *out)
   fprintf(out, "%s%s", k->unit ? ", " : "", or_empty(k->unit));
 }
 
+/* Print a Markdown table for each section; texts and lists appear as code. */
 int mill_config_print_keys(FILE *out)
 {
   mill_config usual;
@@ -253,6 +254,7 @@ static int take_hash(const char *key, const char *hash, char *path, size_t size)
   return MILL_OK;
 }
 
+/* Equal settings give equal texts: keys and lists are sorted, files count by their contents. */
 int mill_config_identity(const mill_config *config, char **text)
 {
   const char *name[MILL_N_KEY];
@@ -263,7 +265,6 @@ int mill_config_identity(const mill_config *config, char **text)
   MILL_CHECK(mill_config_check(config));
   MILL_CHECK(MILL_ALLOC(1, &copy));
   sort_lists(config, copy);
-  /* tables count by their contents, not by their paths */
   MILL_CHECK(take_hash("start", config->start_hash, copy->start, sizeof copy->start));
   MILL_CHECK(
       take_hash("prior_table", config->prior_hash, copy->prior_table, sizeof copy->prior_table));

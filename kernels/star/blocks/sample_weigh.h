@@ -63,7 +63,7 @@ MILL_HD static inline double mill_part_place(const mill_model *m, const mill_slo
 /** Make a component of the proposal, *to; returns 0 if c is not positive definite.
  *  mean [n_free + 1]  in   the points' mean, in the free parameters and u (mill_part_u)
  *  c [n_free + 1]^2   in   their covariance
- *  to->bend           out  regression of the free parameters on u
+ *  to->bend           out  regression of the free parameters on u; 0 for v sin i itself
  *  to->axes           out  Cholesky factor of wider * (covariance that the regression leaves) */
 MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_slot *slot,
                                                 const double *mean, const double *c, double wider,
@@ -76,7 +76,7 @@ MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_
     to->mean[k] = mean[k] - to->bend[k] * mean[n];
   }
   if (v >= 0)
-    to->mean[v] += slot->best.end[MILL_PAR_VSINI] - m->set.min_vsini_km_s; /* above the limit */
+    to->mean[v] += slot->best.end[MILL_PAR_VSINI] - m->set.min_vsini_km_s; /* from the limit */
   /* covariance of the parameters less their regression on u */
   for (int k = 0; k < n; k++)
     for (int l = 0; l < n; l++)
@@ -93,7 +93,7 @@ MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, m
                                            int i_part, double power, mill_part *to)
 {
   const mill_sample *s = &slot->sample;
-  const int n_all = slot->n_free + 1, n_point = s->n_point;
+  const int n_all = slot->n_free + 1, n_point = s->n_point; /* n_all: free parameters, and u */
   double *mean = slot->space.mean, *c = slot->space.moment, part[2] = {0.0, 0.0}, sum[2];
   MILL_FOR(b, i, n_point)
   {
@@ -140,7 +140,8 @@ MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, m
 }
 
 /** Return the largest power, at most 1, such that weights^power give MILL_PART_ENOUGH effective
- *  samples per free parameter (Koblents & Miguez 2015, Stat. Comp. 25, 407). */
+ *  samples per free parameter (Koblents & Miguez 2015, Stat. Comp. 25, 407).  If no tried power
+ *  gives so many, return the least one tried. */
 MILL_BLOCK_FN double mill_block_points_power(mill_block *b, const mill_slot *slot)
 {
   const mill_sample *s = &slot->sample;
@@ -166,7 +167,7 @@ MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mi
   const int first = s->first_part, end = s->n_part;
   double sum = 0.0;
   int n = end;
-  if (2 * end - first > MILL_SAMPLE_PART)
+  if (end + (end - first) > MILL_SAMPLE_PART)
     return 0;
   const double power = mill_block_points_power(b, slot);
   for (int p = first; p < end; p++) {
@@ -196,7 +197,7 @@ MILL_BLOCK_FN void mill_block_points_look(mill_block *b, const mill_model *m, mi
 {
   mill_sample *s = &slot->sample;
   const int n = s->n_point, most = m->set.sample.max_eval;
-  if (slot->n_free == 0 || s->n_part == 0) {
+  if (slot->n_free == 0 || s->n_part == 0) { /* nothing to sample: success; no proposal: failure */
     mill_block_post_end(b, m, slot, slot->n_free == 0);
     return;
   }

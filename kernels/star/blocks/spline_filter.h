@@ -32,10 +32,11 @@ static inline void mill_spline_filter(mill_model_arm *arm)
       arm->spline_near[3 + l - k] += centre * (1.0 - left * right) * pow(right, k) * pow(left, l);
       arm->spline_far[3 + l - k] += pow(right, 4 * k) * pow(left, 4 * l);
     }
+  /* for float64: (1 + right^16 z^-16) (1 + left^16 z^16) extends both exponentials to 32 points */
   arm->spline_last[0] = pow(right, 16);
   arm->spline_last[1] = 1.0 + pow(right, 16) * pow(left, 16);
   arm->spline_last[2] = pow(left, 16);
-  for (int k = 0; k < MILL_SPLINE_END; k++) {
+  for (int k = 0; k < MILL_SPLINE_END; k++) { /* decay from each end of the grid inwards */
     arm->spline_end_left[k] = pow(right, k);
     arm->spline_end_right[k] = pow(left, k);
   }

@@ -80,7 +80,7 @@ MILL_BLOCK_FN int mill_block_blur_kernel(mill_block *b, int half, double sigma,
   const int reach = (int)fmin(ceil(MILL_BLUR_REACH * sigma), MOST);
   const int n = half + reach < MILL_MAX_ROTATION ? half + reach : MILL_MAX_ROTATION;
   double *from = work->sums, *gauss = work->sums + GAUSS; /* copy of a kernel; half a Gaussian */
-  MILL_BARRIER(b);
+  MILL_BARRIER(b); /* other threads may still read work->sums */
   MILL_FOR(b, k, reach + 1)
   {
     /* add the Gaussian's fourth derivative / 720, which spline interpolation subtracts */
@@ -155,7 +155,8 @@ MILL_HD static inline mill_real mill_convolved(int n, int half, const double *ke
 }
 
 /** Convolve `in` [n], a template less its mean, with a symmetric kernel [half + 1], to `out` [n].
- *  Beyond its ends `in` counts as 0, which matters only if v sin i is some hundred km/s. */
+ *  Beyond its ends `in` counts as 0, which matters only if v sin i is some hundred km/s.  Elements
+ *  near the ends are computed one by one, the others in tiles of MILL_ROTATE_TILE. */
 MILL_BLOCK_FN void mill_block_rotate(mill_block *b, int n, int half, const double *kernel,
                                      const mill_real *in, mill_real *out)
 {

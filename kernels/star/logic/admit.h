@@ -79,8 +79,9 @@ MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot 
 enum { MILL_GUESS_TIE = 2 };
 
 /** Record the best guess template's chi-square (guess_chisq), and the highest chi-square at which
- *  another library ties (guess_tie).  Both include the least penalty that priors of labels have
- *  within the library's ranges.  Priors of elements do not count (mill_guess_penalty). */
+ *  another library ties (guess_tie): the third best or, of n < 3 starts, the last.  Both include
+ *  the least penalty that priors of labels have within the library's ranges.  Priors of elements do
+ *  not count (mill_guess_penalty). */
 MILL_HD static inline void mill_guess_note(const mill_model *m, mill_slot *slot, int n)
 {
   const double *chisq = slot->starts.chisq;

@@ -50,7 +50,7 @@ MILL_HD_CALLED static inline void mill_take_point(const mill_model *m, mill_slot
     for (int k = 0; k < n; k++)
       hess[j * n + k] = 0.0;
   }
-  for (int a = 0; a < m->n_arm; a++)
+  for (int a = 0; a < m->n_arm; a++) /* sum arm by arm, whatever the segments' order */
     for (int i = 0; i < slot->n_segment; i++) {
       const double *answer = mill_answer_of(m, slot, i), v = mill_velocities_of(slot, i)[0];
       if (slot->segment[i].arm != a || v != v) /* NaN: not asked */
@@ -116,7 +116,8 @@ MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot
   }
 }
 
-/** Sum the segments' F into their curves; for the star's curve also into the arms' curves. */
+/** Add the segments' F to their curves, which mill_ask_curves has cleared; for the star's curve
+ *  also sum F into the arms' curves. */
 MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slot *slot,
                                                    enum mill_group group)
 {
@@ -143,7 +144,7 @@ MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slo
 MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *slot)
 {
   slot->result.n_eval++;
-  slot->stored = 0;
+  slot->stored = 0; /* only a start's first Jacobian has stored rows (mill_template_find) */
   if (mill_template_keeps(slot)) {
     slot->kept.has = 1;
     for (int j = 0; j < m->n_par; j++)

@@ -13,8 +13,8 @@
 enum { MILL_LEAD_MAX_JAC = 3 };
 
 /** Let a start begin with only the arm of the most significant lines, as Jacobians then cost less.
- *  A start has all arms if the fit has velocity offsets, or if it begins with a simplex.  A given
- *  start has all arms too, as it is near the minimum. */
+ *  A start has all arms if the fit has velocity offsets, or if it begins with a simplex
+ *  (simplex.done).  A given start has all arms too, as it is near the minimum. */
 MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
 {
   int lead = 0, n_arm = 0; /* lead: 1 + arm */
@@ -25,8 +25,8 @@ MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
     if (lead == 0 || slot->lead.signal[a] > slot->lead.signal[lead - 1])
       lead = a + 1;
   }
-  const int begins_far = !slot->simplex.done && !(slot->starts.has_given && slot->starts.i == 0);
-  if (n_arm > 1 && m->n_par == m->n_deriv && begins_far &&
+  const int is_given = slot->starts.has_given && slot->starts.i == 0;
+  if (n_arm > 1 && m->n_par == m->n_deriv && !slot->simplex.done && !is_given &&
       slot->lead.signal[lead - 1] > MILL_LEAD_SIGNAL)
     slot->lead.arm = lead;
 }
@@ -102,7 +102,7 @@ MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_sl
   if (!mill_is_poor(m, slot, p->at.f))
     mill_polish_forget(m, p);
   mill_polish_restart(m, slot, slot->theta);
-  p->pred = promise;
+  p->pred = promise; /* which mill_polish_restart has cleared */
   return 1;
 }
 
@@ -127,7 +127,7 @@ MILL_HD_CALLED static inline int mill_polish_digest(const mill_model *m, mill_sl
       return MILL_POLISH_MISLED;
     if (slot->starts.brief && slot->result.n_jac >= MILL_BRIEF_JAC)
       return MILL_POLISH_CUT;
-    (void)mill_polish_settle(m, slot);
+    (void)mill_polish_settle(m, slot); /* near a minimum: renew the model error */
   }
   const int like = mill_start_merges(m, slot); /* an earlier start whose path this start meets */
   if (like < 0 || !slot->best.have || !slot->best.converged)
@@ -170,7 +170,7 @@ MILL_HD static inline int mill_method_fall(const mill_model *m, mill_slot *slot)
 MILL_RESUMABLE(mill_descend)
 {
   MILL_BEGIN;
-  if (slot->simplex.done) { /* nelder-mead begins with a simplex, whose axes need Jacobians */
+  if (slot->simplex.done) { /* 1 at the start: nelder-mead; its simplex needs Jacobians for axes */
     do {
       MILL_ASK(MILL_REQ_TANGENTS);
     } while (mill_axes_digest(m, slot));
@@ -206,7 +206,7 @@ MILL_HD_CALLED static inline void mill_best_keep(const mill_model *m, mill_slot 
           MILL_TWO_MINIMA_DISTANCE * MILL_TWO_MINIMA_DISTANCE)
     slot->result.info |= MILL_INFO_TWO_MINIMA;
   if (m->set.sample.max_eval > 0 && p->have && converged)
-    mill_start_note(slot, m->n_par);
+    mill_start_note(slot, m->n_par); /* the posterior is drawn about all minima */
   if (p->have && (!slot->best.have || p->at.f < slot->best.at.f)) {
     if (slot->best.have && slot->best.at.f - p->at.f >= gap)
       slot->result.info &= ~MILL_INFO_TWO_MINIMA; /* the new minimum is below both */

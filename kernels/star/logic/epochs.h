@@ -94,15 +94,15 @@ MILL_HD_CALLED static inline void mill_epochs_average(const mill_model *m, const
   mean->pval = mill_chisq_pval(mean->chisq, mean->n - 1);
 }
 
-/** Begin the epochs' rows: set S/N, and the flag NO_DATA of epochs without data.  Clear no_lines,
- *  unless the epochs are shifted already. */
+/** Begin the epochs' rows: set S/N and flag (NO_DATA, or 0), and the pair's velocities to NaN.
+ *  Clear no_lines, unless the epochs are shifted already: then an earlier search has set it. */
 MILL_HD static inline void mill_epochs_data(mill_slot *slot)
 {
   for (int i = 0; i < slot->n_epoch; i++) {
-    slot->epoch[i].result.sn = -1e9;
+    slot->epoch[i].result.sn = -1e9; /* below any S/N */
     slot->epoch[i].result.epoch = i;
     slot->epoch[i].result.flag = MILL_EPOCH_NO_DATA;
-    slot->epoch[i].no_lines &= slot->epochs_shifted;
+    slot->epoch[i].no_lines = slot->epochs_shifted && slot->epoch[i].no_lines;
     slot->epoch[i].result.pair_vrad_km_s = slot->epoch[i].result.pair_vrad_err_km_s = (double)NAN;
   }
   for (int i = 0; i < slot->n_segment; i++) {
@@ -220,8 +220,8 @@ MILL_HD_CALLED static inline double mill_scan_gain(const mill_model *m, mill_slo
 }
 
 /** End scans.  F is low if it is below F at the star's velocity by mill_scan_gain.  If a scan's
- *  least F is low and below the first search's minimum, search from there.  Otherwise keep the
- *  first search's velocity.  But drop an epoch's velocity in doubt whose F is not low. */
+ *  least F is low and below the first search's minimum (c->least), search from there.  Otherwise
+ *  keep the first search's velocity.  But drop an epoch's velocity in doubt whose F is not low. */
 MILL_HD_CALLED static inline void mill_scan_end(const mill_model *m, mill_slot *slot)
 {
   mill_curve *c;
@@ -276,7 +276,8 @@ MILL_HD_CALLED static inline void mill_epochs_weigh(const mill_model *m, mill_sl
 }
 
 /** Search each epoch's velocity from the solution.  If a velocity is in doubt, and the fit did not
- *  use the epochs' own velocities, scan all epochs and search again from each scan's least F. */
+ *  use the epochs' own velocities, scan all epochs and search again from each scan's least F.  Then
+ *  drop velocities in doubt of epochs that a continuum alone fits as well (mill_epochs_weigh). */
 MILL_RESUMABLE(mill_epochs_search)
 {
   MILL_BEGIN;
@@ -288,8 +289,8 @@ MILL_RESUMABLE(mill_epochs_search)
     MILL_CALL(mill_scan_run);
   for (int i = 0; i < slot->n_epoch; i++) { /* ask for models at the searches' ends */
     mill_curve *c = &slot->epoch[i].curve;
-    c->n = (slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA) == 0;
-    c->centre = isfinite(c->found) ? c->found : c->centre; /* a scan has moved it */
+    c->n = slot->epoch[i].result.flag & MILL_EPOCH_NO_DATA ? 0 : 1; /* one velocity, the centre */
+    c->centre = isfinite(c->found) ? c->found : c->centre;          /* a scan has moved it */
     c->f_centre = (double)NAN;
   }
   mill_ask_curves(m, slot, MILL_OF_EPOCHS);
@@ -339,7 +340,7 @@ MILL_RESUMABLE(mill_epochs_run)
   MILL_CALL(mill_polish_again);
   MILL_CALL(mill_profile_run);
   MILL_CALL(mill_epochs_search);
-  (void)mill_epochs_shift(m, slot);
+  (void)mill_epochs_shift(m, slot); /* returns 0: no further fit */
   MILL_END;
 }
 
@@ -362,10 +363,10 @@ MILL_HD_CALLED static inline void mill_epochs_row(const mill_model *m, mill_slot
   if (slot->n_epoch == 0)
     return;
   mill_epochs_average(m, slot, r->err_scale, &mean);
-  const double zero = mill_epochs_zero(m, slot, &mean);
+  const double shift = mill_epochs_zero(m, slot, &mean);
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
-    e->result.vrad_km_s = e->curve.found + zero;
+    e->result.vrad_km_s = e->curve.found + shift;
     e->result.vrad_err_km_s = e->curve.err * r->err_scale;
     if (!isfinite(e->curve.found) && e->result.flag == 0) /* LIMIT: a limit cut the last step */
       e->result.flag =

@@ -102,7 +102,7 @@ MILL_RESUMABLE(mill_fit_star)
     do {
       mill_go_to_best(m, slot);
       MILL_ASK(MILL_REQ_MODELS);
-    } while (mill_step_back(m, slot));
+    } while (mill_step_back(m, slot)); /* again where F was lower, if the last step raised F */
     mill_arms_begin(m, slot);
     MILL_CALL(mill_seek_run);
     MILL_CALL(mill_scan_run);

@@ -251,8 +251,9 @@ MILL_HD static inline int mill_map_of(const mill_model *m, const mill_segment *s
   return 1 + (offset >= 0 && r < 2 * nd && r % nd == MILL_PAR_VRAD);
 }
 
-/** Add a segment's gradient g and curvature H to the star's: grad [n] += J^T g, hess [n][n] += J^T
- *  H J.  J = d(segment's parameters)/d(star's parameters) has elements 0 and 1. */
+/** Add a segment's gradient g and curvature H (its lower triangle, row by row) to the star's:
+ *  grad [n] += J^T g, hess [n][n] += J^T H J.  J = d(segment's parameters)/d(star's parameters) has
+ *  elements 0 and 1. */
 MILL_HD_CALLED static inline void mill_map_add(const mill_model *m, const mill_segment *s,
                                                const double *answer, int n, double *grad,
                                                double *hess)

@@ -88,7 +88,7 @@ MILL_HD_CALLED static inline void mill_polish_secant(const mill_model *m, const 
   const mill_point *at = &slot->polish.at;
   const int np = m->n_par;
   for (int j = 0; j < np; j++) {
-    double stiff;
+    double stiff; /* the prior's curvature: at->hess contains it, eval.hess not */
     step[j] = mill_par_inner(m, j, slot->theta[j]) - mill_par_inner(m, j, at->theta[j]);
     const double prior = mill_prior_gradient(m, slot, j, slot->theta[j], &stiff);
     rise[j] = 0.5 * (slot->eval.grad[j] + prior - at->grad[j] - stiff * step[j]);
@@ -99,8 +99,8 @@ MILL_HD_CALLED static inline void mill_polish_secant(const mill_model *m, const 
 }
 
 /** Update polish->second (BFGS) if the gradient's change along a step differs from the curvature's
- *  prediction.  The matrix hess lacks the residuals' second derivatives, which matter for wrong
- *  templates.  Powell's (1978) damping keeps hess + second positive definite. */
+ *  prediction, by twice `rise`.  The matrix hess lacks the residuals' second derivatives, which
+ *  matter for wrong templates.  Powell's (1978) damping keeps hess + second positive definite. */
 MILL_HD_CALLED static inline void mill_polish_learn(const mill_model *m, mill_polish *p,
                                                     const double *step, const double *rise)
 {
@@ -175,11 +175,10 @@ MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot
   const int accept = finite && (!p->have || f < p->at.f);
   double step[MILL_MAX_PAR], rise[MILL_MAX_PAR];
   p->n_rejected = accept ? 0 : p->n_rejected + 1;
-  /* F rose twice in a row: the updates mislead */
-  if (p->n_rejected > 1)
+  if (p->n_rejected > 1) /* F rose twice in a row: the updates mislead */
     mill_polish_forget(m, p);
   const int learn = p->have && finite && p->n_rejected < 2;
-  if (learn)
+  if (learn) /* before mill_polish_take replaces polish->at */
     mill_polish_secant(m, slot, step, rise);
   if (accept) {
     if (p->have) { /* damp less if F fell as predicted, more if it fell by less */

@@ -87,7 +87,7 @@ MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_
   mill_profile_grid(slot, MILL_N_PROFILE_QUARTIC);
   for (int i = 0; i < MILL_N_PROFILE_QUARTIC; i++)
     grid->f[i] = mill_quartic_at(c, 0.5 * (i - MILL_N_PROFILE_QUARTIC / 2) / h);
-  slot->profile.has_arm = 1;
+  slot->profile.has_arm = 1; /* slot->arm still has each arm's F on the first grid */
   return 1;
 }
 
@@ -102,7 +102,7 @@ MILL_HD_CALLED static inline void mill_profile_moments(const mill_curve *c, doub
   for (int i = 0; i < n; i++) {
     const double w = exp(-0.5 * (f[i] - least));
     sum += w;
-    if (w > 0.0)
+    if (w > 0.0) /* it is 0 where F is infinite, beyond the velocity limits */
       mean += w * mill_curve_velocity(c, i);
   }
   mean /= sum;
@@ -136,7 +136,8 @@ MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slo
   return 1;
 }
 
-/** Fill in the moments of exp(-dF/2) over the grid, or set up a better grid and return 1. */
+/** Fill in the moments of exp(-dF/2) over the grid, or set up a better grid and return 1.  The
+ *  first grid has few velocities; a full grid follows unless mill_profile_quartic takes its F. */
 MILL_HD_CALLED static inline int mill_profile_digest(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

@@ -127,7 +127,7 @@ MILL_HD_CALLED static inline void mill_part_draw(const mill_model *m, const mill
     y[k] = part->mean[k] + scale * sum;
   }
   if (v >= 0) {
-    const double vsini = m->set.min_vsini_km_s + fabs(y[v]);
+    const double vsini = m->set.min_vsini_km_s + fabs(y[v]); /* mirrored at the lower limit */
     x[v] = (float)(vsini - slot->best.end[MILL_PAR_VSINI]);
     u = mill_part_u(m, slot, vsini);
   }

@@ -212,7 +212,8 @@ MILL_HD static inline void mill_fit_reduce(const mill_model *m, mill_slot *slot)
 }
 
 /** Fill in STIFF, the fraction of each arm's chi-square in slow waves of the residuals; set the
- *  flag STIFF_CONTINUUM (MILL_STIFF_PART).  Arms with few pixels get no STIFF. */
+ *  flag STIFF_CONTINUUM (MILL_STIFF_PART).  The waves' part is the drop of chi-square if each
+ *  block of pixels had its own factor, less the drop by noise.  Arms of few pixels get no STIFF. */
 MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;
@@ -221,8 +222,7 @@ MILL_HD_CALLED static inline void mill_fit_stiffness(const mill_model *m, mill_s
     const double gain = mill_sum_models(m, slot, a, MILL_ANSWER_GAIN);
     if (!(n > 2.0 * n_block) || !(r->chisq[a] > 0.0))
       continue;
-    /* chi-square of a pixel without the slow waves */
-    const double noise = (r->chisq[a] - gain) / (n - n_block);
+    const double noise = (r->chisq[a] - gain) / (n - n_block); /* of a pixel, without the waves */
     const double excess = gain - n_block * noise;
     r->stiff[a] = excess / r->chisq[a];
     if (r->stiff[a] > MILL_STIFF_PART && excess > MILL_STIFF_ERRORS * sqrt(2.0 * n_block) * noise)
@@ -303,7 +303,7 @@ MILL_HD static inline void mill_fit_scale_errors(const mill_model *m, mill_fit_r
   for (int l = 0; l < m->n_label; l++) {
     const int j = MILL_PAR_LABEL0 + l;
     r->label_err[l] = mill_fit_label_err(m, r, l, r->label_err[l]);
-    if (r->label_err[l] > 0.0)
+    if (r->label_err[l] > 0.0) /* in the variance, too, the floor stays unscaled */
       r->covar[j * m->n_deriv - j * (j - 1) / 2] -= mill_scaled_floor(m, r, l);
   }
 }
@@ -351,7 +351,7 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, mill_slo
     if (slot->segment[i].used)
       largest = fmax(largest, mill_answer_of(m, slot, i)[MILL_ANSWER_LARGEST]);
   r->hull_dist = 0.0;
-  for (int star = 0; star <= r->pair; star++) {
+  for (int star = 0; star <= r->pair; star++) { /* r->pair is 1 if the row has two stars, else 0 */
     const double *theta = star == 0 ? slot->best.end : slot->pair.theta[1];
     double mapped[MILL_MAX_LABEL];
     mill_map_labels(m, theta, mapped);
@@ -389,7 +389,8 @@ MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, mill_slo
   return warn;
 }
 
-/** Fill in the row from the solution, whose -2 ln L is f. */
+/** Fill in the row from the solution, whose -2 ln L is f.  The order matters:
+ *  reduced chi-squares scale the covariance's errors; epochs, arms and warnings use these. */
 MILL_HD_CALLED static inline void mill_fit_finish(const mill_model *m, mill_slot *slot, double f)
 {
   mill_fit_result *r = &slot->result;

@@ -78,7 +78,8 @@ MILL_HD static inline int mill_sample_allowed(const mill_model *m, const mill_sl
   return u < exp(-0.5 * mill_hull_penalty(m, slot, slot->theta));
 }
 
-/** Draw the next allowed point into slot->theta.  Returns 0 if too many points were refused. */
+/** Draw points into slot->theta until mill_sample_allowed takes one; beyond a hull chance decides.
+ *  Returns 0 if too many points were refused. */
 MILL_HD_CALLED static inline int mill_sample_next(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;

@@ -112,7 +112,7 @@ MILL_HD static inline int mill_is_poor(const mill_model *m, const mill_slot *slo
          MILL_DOUBT_CHISQ + 3.0 * sqrt(2.0 / (double)slot->result.n_pix_tot);
 }
 
-/** Count the reasons to doubt the solution of the first start. */
+/** Count the reasons to doubt the solution of the first start; MILL_DOUBT_LOST if it failed. */
 MILL_HD_CALLED static inline int mill_fit_doubts(const mill_model *m, const mill_slot *slot)
 {
   /* nelder-mead always has a simplex, and Jacobians for its axes: they raise no doubt */
@@ -151,10 +151,10 @@ MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot
   return s->n_doubt > 1 ? n_agree <= s->n_doubt : n_agree < 2 && gap < most;
 }
 
-/** Give a fast rotator one extra start when no other is worthwhile: make the candidate farthest
- *  from the solution, in errors, the next start and return 1.  Many fast rotators are hot; if
- *  a hot star's pixel errors follow its flux, the guess prefers cool templates, whose starts agree
- *  on a wrong minimum. */
+/** Give a fast rotator one extra start, after mill_start_wanted has refused the next one: make the
+ *  candidate farthest from the solution, in errors, the next start and return 1.  Many fast
+ *  rotators are hot.  If a hot star's pixel errors follow its flux, the guess prefers cool
+ *  templates, whose starts agree on a wrong minimum. */
 MILL_HD_CALLED static inline int mill_start_far(const mill_model *m, mill_slot *slot)
 {
   mill_starts *s = &slot->starts;
