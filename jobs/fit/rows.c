@@ -148,8 +148,8 @@ static int compare_names(const void *a, const void *b)
   return strcmp(name[0], name[1]);
 }
 
-/* Set same [2] to two inputs with equal file names and IDENTIFIERs made of these names, if there are
- * any: IDENTIFIER has no folder. */
+/* Set same [2] to two inputs with equal file names and IDENTIFIERs made of these names, if there
+ * are any: IDENTIFIER has no folder. */
 static int find_same_name(const mill_inputs *inputs, const char *same[2])
 {
   int n = 0;

@@ -120,7 +120,7 @@ MILL_HD_CALLED static inline int mill_pair_is_kept(const mill_model *m, mill_slo
          !(p->is_split && p->theta[0][MILL_PAR_VSINI] > MILL_PAIR_SLOWER * r->vsini_km_s);
 }
 
-/** Write both stars to the row. */
+/** Write both stars to the row; the second star's errors pass through the first star's columns. */
 MILL_HD_CALLED static inline void mill_pair_keep(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -154,7 +154,7 @@ MILL_RESUMABLE(mill_pair_try)
   mill_pair_start(m, slot);
   p->n_least = mill_pair_turns(p, MILL_PAIR_TURNS);
   MILL_CALL(mill_pair_turns_run);
-  if (p->is_fitted && slot->n_epoch > 1)
+  if (p->is_fitted && slot->n_epoch > 1) /* each of these steps may drop the pair */
     MILL_CALL(mill_pair_exchanges);
   if (p->is_fitted && slot->n_epoch > 1)
     MILL_CALL(mill_pair_joint);
@@ -170,7 +170,8 @@ MILL_RESUMABLE(mill_pair_try)
   MILL_END;
 }
 
-/** From a fit of two moving stars, go back to one star that follows the brighter star. */
+/** From a fit of two moving stars, go back to one star that follows the brighter star.  Keep the
+ *  one-star rows (alone), in case two stars fail this time. */
 MILL_HD_CALLED static inline void mill_pair_part(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

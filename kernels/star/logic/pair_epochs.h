@@ -314,8 +314,8 @@ MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *
   return line;
 }
 
-/** Are an epoch's velocities free, and so well known that F is a parabola within their errors?  F of
- *  stars that are not told apart has another minimum, on the other side of equal velocities. */
+/** Are an epoch's velocities free, and so well known that F is a parabola within their errors?  If
+ *  stars are not told apart, F has another minimum on the other side of equal velocities. */
 MILL_HD_CALLED static inline int mill_pair_epoch_is_free(const mill_model *m, const mill_slot *slot,
                                                          const mill_pair_line *line, int i)
 {

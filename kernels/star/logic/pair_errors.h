@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Free velocities of both stars at each epoch, eliminated from F by a Schur complement.
  *
- *  The curvature of F (half its second derivatives) consists of blocks: A in the parameters that all
- *  epochs share, C_i in the two velocities of epoch i, and B_i between these.  With P_i = C_i^-1 and
- *  S = A - sum_i B_i^T P_i B_i, the covariance of the shared parameters is S^-1, and that of epoch
- *  i's velocities P_i + (P_i B_i) S^-1 (P_i B_i)^T.  The first term holds the shared parameters
- *  fixed: mill_epoch.pair_err after the turns. */
+ *  The curvature of F (half its second derivatives) consists of blocks: A in the parameters that
+ *  all epochs share, C_i in the two velocities of epoch i, and B_i between these.  With
+ *  P_i = C_i^-1 and S = A - sum_i B_i^T P_i B_i, the shared parameters have the covariance S^-1,
+ *  and epoch i's velocities P_i + (P_i B_i) S^-1 (P_i B_i)^T.  The first term holds the shared
+ *  parameters fixed: mill_epoch.pair_err after the turns. */
 #pragma once
 
 #include "kernels/star/logic/pair_epochs.h"
@@ -41,8 +41,9 @@ MILL_HD_CALLED static inline int mill_pair_shared(const mill_model *m, const mil
   return n;
 }
 
-/** Return the curvature of the prior of the parameter with index i.  A wide prior is added, since S
- *  must be positive definite even if the spectra do not determine the parameter. */
+/** Return the curvature of the prior of the parameter with index i.  A prior of 1000 typical
+ *  uncertainties is added, since S must be positive definite even if the spectra do not determine
+ *  the parameter. */
 MILL_HD_CALLED static inline double mill_pair_prior(const mill_model *m, mill_slot *slot, int i)
 {
   const int star = i >= m->n_par, k = star ? i - m->n_par : i;
@@ -178,8 +179,8 @@ MILL_HD_CALLED static inline void mill_pair_eliminate(const mill_model *m, mill_
     }
 }
 
-/** Add the second term of their variances to the errors of the epochs' velocities (pair_err).  The
- *  last answer must be the first star's tangents at the solution.  Returns 0 if S is singular. */
+/** Add what errors of the shared parameters contribute to the epochs' errors (pair_err).  The last
+ *  answer must be the first star's tangents at the solution.  Returns 0 if S is singular. */
 MILL_HD_CALLED static inline int mill_pair_epochs_errors(const mill_model *m, mill_slot *slot)
 {
   const int np = m->n_par, n_all = np + mill_pair_n(m);

@@ -48,7 +48,7 @@ MILL_HD_CALLED static inline void mill_pair_record(const mill_model *m, mill_slo
   }
 }
 
-/** Go back to the recorded pair. */
+/** Go back to the pair of mill_pair_record, also after a turn that dropped the pair. */
 MILL_HD_CALLED static inline void mill_pair_restore(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

@@ -24,7 +24,7 @@ MILL_HD_CALLED static inline void mill_pair_row_of_second(const mill_model *m, m
 {
   mill_fit_result *r = &slot->result;
   const mill_pair *p = &slot->pair;
-  mill_pair_errors(m, slot, &p->point, 1); /* into the first star's columns */
+  mill_pair_errors(m, slot, &p->point, 1); /* into the first star's columns, refilled later */
   r->pair_vrad_km_s = p->theta[1][MILL_PAR_VRAD];
   r->pair_vrad_err_km_s = r->vrad_err_km_s;
   r->pair_vsini_km_s = p->theta[1][MILL_PAR_VSINI];
@@ -77,7 +77,8 @@ MILL_HD_CALLED static inline double mill_pair_f(const mill_model *m, mill_slot *
   return f;
 }
 
-/** Fill in the row of two stars, which ends their fit. */
+/** Fill in the row of two stars, which ends their fit.  mill_fit_finish sets err_scale, which then
+ *  multiplies the second star's errors. */
 MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slot *slot)
 {
   mill_fit_result *r = &slot->result;

@@ -6,8 +6,8 @@
 #include "kernels/star/logic/pair_errors.h"
 #include "tests/kernels/star/paraboloid.h"
 
-/* SHARED: both stars' v sin i and labels, flux ratio.  ALL: also three epochs' velocities.  A fourth
- * epoch has no velocities of its own, as its errors are too large: they follow the means. */
+/* SHARED: both stars' v sin i and labels, flux ratio.  ALL: also three epochs' velocities.  A
+ * fourth epoch has no velocities of its own, as its errors are too large: they follow the means. */
 enum { N_FREE = 3, N_ROW = 2 * NP + 1, SHARED = N_ROW - 2, ALL = SHARED + 2 * N_FREE };
 static mill_epoch epoch[N_FREE + 1];
 static double whole[ALL * ALL], whole_grad[ALL], weight[N_FREE][2];
@@ -105,8 +105,8 @@ static double solve(int n, double *a, const double *grad, double *x)
   return f;
 }
 
-/** In a turn of a star, the minimum and the covariance of eliminated F must be those of the whole F,
- *  where VRAD is the mean of velocities. */
+/** In a turn of a star, the minimum and the covariance of eliminated F must be those of the whole
+ *  F, where VRAD is the mean of velocities. */
 static void check_turn(int star)
 {
   double x[ALL], joint[ALL], of[N_ROW][ALL] = {{0}};
