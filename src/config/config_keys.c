@@ -188,7 +188,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"objtypes", MILL_OPTION_NAMES, .offset = offsetof(mill_config, select.objtype),
      .size = sizeof((mill_selection *)0)->objtype[0], .max = 8,
      .offset2 = offsetof(mill_config, select.n_objtype), SCIENCE, .argument = "list of names",
-     .range = "at most 8 of 15 bytes", .elsewhere = "(its `--objtypes` is target_classes here)",
+     .range = "at most 8 of 31 bytes", .elsewhere = "(its `--objtypes` is target_classes here)",
      .help = "OBJTYPE values to fit; empty: all but SKY and BAD"},
     {"target_classes", MILL_OPTION_NAMES, .offset = offsetof(mill_config, select.target_class),
      .size = sizeof((mill_selection *)0)->target_class[0], .max = MILL_MAX_TARGET_CLASS,
