@@ -153,6 +153,7 @@ class Alike(Formats):
                 ("sdss", "", "", 0, 1), ("sdss", sky, "", 0, 0), ("sdss", sky, "SKY", 0, 1),
                 ("sdss", "", "SKY", 0, 0), ("sdss", "", "", 1, 0),
                 ("lamost", cards % "F-std", "", 0, 1), ("lamost", cards % "F-std", "F-STD", 0, 1),
+                ("lamost", cards % "Obj", "Obj", 0, 1), ("lamost", cards % "F-std", "F-std", 0, 1),
                 *(("lamost", cards % kind, "", 0, 0) for kind in ("Sky", "Unused", "PosErr", "Dead")),
                 ("lamost", "!FIB_TYPE;+FIBERTYP= 'Sky     '", "", 0, 0), ("lamost", "", "F-STD", 0, 0),
                 ("desi", "FIBERMAP COADD_FIBERSTATUS@0=9;FIBERMAP+TNULL3  = 9",
