@@ -587,6 +587,10 @@ class Others(Formats):
         for sn, n_row in ((9, 0), (11, 1)):
             self.assertEqual(len(self.read(Sample("4most single", edits=f"+SNR     = {sn}"), by)["rows"]), n_row)
 
+    def test_4most_spectrum_without_a_mask(self):
+        s = Sample("4most single", edits="PHASE3SPECTRUM-QUAL")
+        self.assertSegments(self.read(s)["segments"], [{**p, "mask": None} for p in s.spectra])
+
     def test_4most_cameras_by_wavelength(self):
         """Whatever the file is called."""
         arms = ["blue", "green", "red", "joined"]
