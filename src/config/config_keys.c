@@ -189,7 +189,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
      .size = sizeof((mill_selection *)0)->objtype[0], .max = 8,
      .offset2 = offsetof(mill_config, select.n_objtype), SCIENCE, .argument = "list of names",
      .range = "at most 8 of 31 bytes", .elsewhere = "(its `--objtypes` is target_classes here)",
-     .help = "OBJTYPE values to fit, whatever their case; empty: all but SKY and BAD"},
+     .help = "OBJTYPE values (any case) to fit; empty: all but SKY and BAD"},
     {"target_classes", MILL_OPTION_NAMES, .offset = offsetof(mill_config, select.target_class),
      .size = sizeof((mill_selection *)0)->target_class[0], .max = MILL_MAX_TARGET_CLASS,
      .offset2 = offsetof(mill_config, select.n_target_class), SCIENCE, .argument = "list of names",
