@@ -378,7 +378,7 @@ static int count_missing(const double *wave, int n)
     return 0;
   for (i = 0; i + 1 < n; i++)
     n_missing += count_steps(wave, n, i, &n_odd) - 1;
-  return n_odd <= n / 100 && n_missing <= n / 2 ? n_missing : 0;
+  return n_odd <= n / 100 && n_missing <= 2 * n ? n_missing : 0;
 }
 
 /* Set s->wave_aa [n + n_missing] to the wavelengths of the filled grid, which is logarithmic if its

@@ -63,14 +63,15 @@ static int find_tables(fourmost *f)
   return MILL_OK;
 }
 
-/* Find the columns of flux, error and mask; in a single spectrum also of wavelengths. */
+/* Find the columns of flux, error and mask.  A single spectrum has wavelengths, and may lack QUAL. */
 static int find_vectors(fourmost *f, mill_camera *all)
 {
   mill_fits_column c;
-  int has_ivar, has_error;
+  int has_ivar, has_error, has_mask;
   mill_fits_file *file = f->cameras.file;
   MILL_CHECK(mill_fits_column_find(file, f->i_spectra, "FLUX_IVAR", &has_ivar, &c));
   MILL_CHECK(mill_fits_column_find(file, f->i_spectra, "ERR_FLUX", &has_error, &c));
+  MILL_CHECK(mill_fits_column_find(file, f->i_spectra, "QUAL", &has_mask, &c));
   if (!has_ivar && !has_error)
     return MILL_ERROR_HDU(file, f->i_spectra,
                           " has neither of the columns FLUX_IVAR and ERR_FLUX; fetch it again");
@@ -78,7 +79,8 @@ static int find_vectors(fourmost *f, mill_camera *all)
   const char *const name[MILL_N_PLANE] = {[MILL_FLUX] = "FLUX",
                                           [MILL_WAVE] = f->i_target < 0 ? "WAVE" : NULL,
                                           [MILL_IVAR] = has_ivar ? "FLUX_IVAR" : "ERR_FLUX",
-                                          [MILL_MASK] = "QUAL"};
+                                          [MILL_MASK] =
+                                              f->i_target < 0 && !has_mask ? NULL : "QUAL"};
   return mill_camera_columns(&f->cameras, all, 0, name);
 }
 

@@ -2,10 +2,10 @@
 /* LAMOST low resolution: a table COADD (DR8 and later), or an image of five rows (before DR8).
  * Medium resolution: a table for each camera's coadd and each exposure of a camera.
  * docs/use/input.md has the rules. */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "io/surveys/cameras.h"
 #include "src/system/regular_file.h"
@@ -225,17 +225,14 @@ static int take_name(const char *path, const mill_fits_values *v, mill_catalog_r
   return MILL_OK;
 }
 
-/* Convert a fibre's target type to upper case, or to BAD if the fibre has no target. */
-static void take_objtype(const char *type, char out[FLEN_VALUE])
+/* Return a fibre's target type; BAD if the fibre has no target. */
+static const char *objtype_of(const char *type)
 {
   static const char *const bad[] = {"UNUSED", "POSERR", "DEAD"};
-  int n = 0;
-  for (; type[n]; n++)
-    out[n] = (char)toupper((unsigned char)type[n]);
-  out[n] = '\0';
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-    if (strcmp(out, bad[i]) == 0)
-      strcpy(out, "BAD");
+    if (strcasecmp(type, bad[i]) == 0)
+      return "BAD";
+  return type;
 }
 
 /* Make the row's identifier from day, plan, spectrograph and fibre, if the header has all four. */
@@ -254,7 +251,6 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
 {
   lamost *l = state;
   mill_cameras *c = &l->cameras;
-  char objtype[FLEN_VALUE];
   MILL_FITS_VALUES(v, N);
   mill_catalog_row row;
   mill_catalog_row_init(&row);
@@ -262,12 +258,12 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   MILL_CHECK(mill_single_keys(c->file, &(int){0}, 1, -9999.0, wish, N, v));
   mill_fits_fill(c->file->guard->path, wish, N, v, 0, &row);
   MILL_CHECK(take_name(c->file->guard->path, v, &row));
-  take_objtype(mill_fits_text_at(&v[TYPE], 0), objtype);
   identify(v, &row);
   for (int i = 0; i < c->n_camera; i++)
     if (c->camera[i].exposure_id < 0) /* a coadd */
       c->camera[i].exposure_id = v[OBSID].i32[0];
-  return mill_cameras_index(c, select, &row, objtype, l->joint, index);
+  return mill_cameras_index(c, select, &row, objtype_of(mill_fits_text_at(&v[TYPE], 0)), l->joint,
+                            index);
 }
 
 /* Below 4000 A throughput is low.  The measured line width is constant in Angstrom in camera b and

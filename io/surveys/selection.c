@@ -2,15 +2,16 @@
 #include "io/surveys/selection.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "src/config/text.h"
 
 static int keeps_objtype(const mill_selection *select, const char *objtype)
 {
   if (select->n_objtype == 0)
-    return strcmp(objtype, "SKY") != 0 && strcmp(objtype, "BAD") != 0;
+    return strcasecmp(objtype, "SKY") != 0 && strcasecmp(objtype, "BAD") != 0;
   for (int i = 0; i < select->n_objtype; i++)
-    if (strcmp(objtype, select->objtype[i]) == 0)
+    if (strcasecmp(objtype, select->objtype[i]) == 0)
       return 1;
   return 0;
 }

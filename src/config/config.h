@@ -37,7 +37,7 @@ typedef struct mill_selection {
   double min_sn;        /**< least S/N of the arm with the highest S/N; -inf: no limit */
   enum mill_sn_source sn_source;
   int n_objtype; /**< OBJTYPE values kept; 0: all but SKY and BAD */
-  char objtype[8][16];
+  char objtype[8][32];
   int redrock; /**< keep only SPECTYPE STAR or |z| c < redrock_max_vel */
   /** empty: the input's path with coadd- or spectra- replaced by redrock- */
   char redrock_file[1024];

@@ -29,19 +29,23 @@ static int covers(const mill_raw_segment *s, const mill_raw_segment *r)
   return s->arm == r->arm && s->wave_aa[0] <= middle_aa && middle_aa <= s->wave_aa[s->n_pix - 1];
 }
 
-/* Return the epoch of earlier spectra to which exposure t belongs; -1: none. */
+/* Does an earlier spectrum of this epoch overlap exposure t? */
+static int overlaps(const mill_star *star, const exposure_time *t, int epoch)
+{
+  for (const mill_raw_segment *r = star->segment; r < t->segment; r++)
+    for (const mill_raw_segment *s = t->segment; r->epoch == epoch && s < t->segment + t->n; s++)
+      if (covers(s, r) || covers(r, s))
+        return 1;
+  return 0;
+}
+
+/* Return the first epoch at the time of exposure t that it does not overlap; -1: none. */
 static int find_epoch(const mill_star *star, const exposure_time *t)
 {
-  int epoch = -1;
-  for (const mill_raw_segment *r = star->segment; r < t->segment; r++) {
-    if (!(fabs(t->mjd - r->mjd) < AT_ONCE))
-      continue;
-    for (const mill_raw_segment *s = t->segment; s < t->segment + t->n; s++)
-      if (covers(s, r) || covers(r, s))
-        return -1;
-    epoch = r->epoch;
-  }
-  return epoch;
+  for (const mill_raw_segment *r = star->segment; r < t->segment; r++)
+    if (fabs(t->mjd - r->mjd) < AT_ONCE && !overlaps(star, t, r->epoch))
+      return r->epoch;
+  return -1;
 }
 
 int mill_star_number_epochs(mill_star *star, int by_night)

@@ -91,7 +91,7 @@ class Generic(ProgramTest):
 
     def test_missing_pixels_of_an_even_grid_are_bad_pixels(self):
         """On linear and logarithmic grids, holes of up to 16 pixels count as bad pixels; wider holes stay."""
-        for name in "linear", "log":
+        for name in "linear", "log", "sparse":
             whole, part = [], []
             for row in self.rows:
                 wave, n = row["WAVELENGTH"], row["WAVELENGTH"].size
@@ -101,6 +101,8 @@ class Generic(ProgramTest):
                            "IVAR": np.interp(even, wave[good], row["IVAR"][good]), "MASK": np.zeros(n, "i4")}
                 bad = np.isin(np.arange(n) % 40, (7, 20, 21, 22))
                 bad[100:116] = True
+                if name == "sparse":
+                    bad = np.isin(np.arange(n) % 5, (1, 3))
                 left = np.maximum.accumulate(np.where(bad, 0, np.arange(n)))  # readers repeat this pixel
                 whole.append({**row, "FLUX": row["FLUX"][left], "IVAR": np.where(bad, 0, row["IVAR"])})
                 part.append({k: v[~bad] if np.size(v) == n else v for k, v in row.items()})
