@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <malloc.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -157,17 +156,6 @@ static void use_one_blas_thread(char **argv)
     begin_again("OPENBLAS_NUM_THREADS", "1", argv);
 }
 
-/* Refuse a small stack limit: it sets the size of threads' stacks, and a fit needs 256 KiB. */
-static int refuse_small_stack(void)
-{
-  struct rlimit stack;
-  if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= STACK_BYTES)
-    return 0;
-  fprintf(stderr, "starmill: stacks are limited to %llu KiB (ulimit -s): raise it to %d or more\n",
-          (unsigned long long)stack.rlim_cur / 1024, STACK_BYTES / 1024);
-  return 1;
-}
-
 /* Replace the C library's exit, which OpenMP calls if it gets no thread.  End without the exit
  * handlers of libraries, which would crash or wait forever for running threads. */
 __attribute__((visibility("default"))) void exit(int status)
@@ -199,19 +187,13 @@ static int run_watched(const job_row *row, int argc, char **argv)
   return status;
 }
 
-/* Open /dev/null in place of closed standard streams, whose numbers the next files would get.
- * Standard output is opened for reading only, so that writing to it still fails. */
-static void fill_closed_streams(void)
-{
-  static const int mode[] = {O_RDONLY, O_RDONLY, O_WRONLY};
-  for (int i = 0; i < 3; i++)
-    if (fcntl(i, F_GETFD) < 0)
-      (void)!open("/dev/null", mode[i]);
-}
-
 int main(int argc, char **argv)
 {
-  fill_closed_streams();
+  /* open /dev/null in place of closed standard streams, whose numbers the next files would get;
+   * standard output for reading only, so that writing to it still fails */
+  for (int i = 0; i < 3; i++)
+    if (fcntl(i, F_GETFD) < 0)
+      (void)!open("/dev/null", i == STDERR_FILENO ? O_WRONLY : O_RDONLY);
   /* under a limit on address space (ulimit -v), use one arena of malloc and one thread of OpenBLAS:
    * else both reserve 128 MiB for each thread, and OpenBLAS retries forever to get them */
   if (*mill_memory_limit()) {
@@ -245,7 +227,12 @@ int main(int argc, char **argv)
   /* OpenBLAS's threads would idle for 0.1 s of CPU time each */
   if (is_in_c && !is_library)
     use_one_blas_thread(argv);
-  if (refuse_small_stack())
+  struct rlimit stack; /* threads' stacks have this size, and a fit needs 256 KiB */
+  if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < STACK_BYTES) {
+    fprintf(stderr,
+            "starmill: stacks are limited to %llu KiB (ulimit -s): raise it to %d or more\n",
+            (unsigned long long)stack.rlim_cur / 1024, STACK_BYTES / 1024);
     return EXIT_USAGE;
+  }
   return is_in_c ? run_watched(row, argc - 1, argv + 1) : row->run(argc - 1, argv + 1);
 }

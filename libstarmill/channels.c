@@ -2,8 +2,6 @@
 /* Reading of a spectra file's channels without a template library. */
 #include "libstarmill/handle.h"
 
-#include <string.h>
-
 struct starmill_channels {
   mill_config config;
   /* a substitute library whose single arm covers all wavelengths; no channel has its name */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "libstarmill/handle.h"
 
-#include <string.h>
-
 #include "kernels/math/continuum.h"
 
 /* ---- the likelihood ---- */

@@ -2,17 +2,11 @@
 #include "libstarmill/handle.h"
 
 #include <ctype.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <hdf5.h>
 
 #include "io/catalog/prior_table.h"
 #include "io/library/library_file.h"
 #include "io/surveys/formats.h"
-#include "kernels/backend.h"
 #include "src/system/version.h"
-#include "kernels/base/memory.h"
 #include "src/config/arms.h"
 
 _Static_assert(STARMILL_CONFIG == (int)MILL_ERR_CONFIG && STARMILL_INPUT == (int)MILL_ERR_INPUT &&
@@ -118,21 +112,6 @@ static int read_config(starmill_library *h, const char *config)
   return MILL_OK;
 }
 
-/* Name each velocity offset after its arm. */
-static void name_offsets(starmill_library *h)
-{
-  for (int a = 0; a < h->lib.n_arm; a++) {
-    offset_names *o = &h->offset[a];
-    char arm[MILL_MAX_NAME]; /* a copy, since gcc with sanitizers suspects an overlap within h */
-    memcpy(arm, h->lib.arm[a].name, sizeof arm);
-    const size_t n = (size_t)snprintf(o->column, sizeof o->column, "VRAD_OFFSET_");
-    snprintf(o->name, sizeof o->name, "offset_%s", arm);
-    snprintf(o->column + n, sizeof o->column - n, "%s", arm);
-    for (char *c = o->column + n; *c; c++)
-      *c = (char)toupper((unsigned char)*c);
-  }
-}
-
 /* Read the library.  As in a fit, cut it to the configured arms or the named format's cameras. */
 static int read_library(const char *path, mill_config *c, mill_library *lib)
 {
@@ -167,7 +146,15 @@ static int open_library(const char *path, const char *config, starmill_library *
   h->n_user = 1;
   MILL_CHECK(read_config(h, config));
   MILL_CHECK(read_library(path, c, &h->lib));
-  name_offsets(h);
+  for (int a = 0; a < h->lib.n_arm; a++) { /* name each velocity offset after its arm */
+    offset_names *o = &h->offset[a];
+    char arm[MILL_MAX_NAME]; /* a copy, since gcc with sanitizers suspects an overlap within h */
+    memcpy(arm, h->lib.arm[a].name, sizeof arm);
+    snprintf(o->name, sizeof o->name, "offset_%s", arm);
+    snprintf(o->column, sizeof o->column, "VRAD_OFFSET_%s", arm);
+    for (char *at = o->column; *at; at++)
+      *at = (char)toupper((unsigned char)*at);
+  }
   MILL_CHECK(mill_config_bind(c, &h->lib, 1));
   MILL_CHECK(mill_prior_check(&h->lib, 1, &c->fit, 0));
   mill_config_arms(c, &h->lib, h->spectra.arm_wanted);

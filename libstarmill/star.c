@@ -2,8 +2,6 @@
 #include "libstarmill/handle.h"
 
 #include <ctype.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "io/surveys/formats.h"
 
@@ -196,7 +194,6 @@ static const char *status_text(int status)
 {
 #define STATUS_TEXT(symbol, code, name, meaning) [code] = meaning,
   static const char *const text[] = {MILL_STATUS_LIST(STATUS_TEXT)};
-#undef STATUS_TEXT
   return text[status];
 }
 

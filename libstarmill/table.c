@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "libstarmill/handle.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "io/hdf5/hdf5_util.h"
 #include "io/result/table.h"
 

@@ -141,8 +141,6 @@ static int read_flags(const char *text, int64_t *warn, int32_t *info)
     int64_t warn;
     int32_t info;
   } flag[] = {MILL_WARN_LIST(OF_WARN) MILL_INFO_LIST(OF_INFO)};
-#undef OF_WARN
-#undef OF_INFO
   for (const char *item = text;; item++) {
     const size_t n = strcspn(item, ",");
     int found = 0;
@@ -163,13 +161,6 @@ static int read_flags(const char *text, int64_t *warn, int32_t *info)
   }
 }
 
-/* Draw the star with probability wish->part; the outcome depends on seed and identity alone. */
-static int is_in_share(const mill_sampled_wish *wish, uint64_t identity)
-{
-  const mill_counter_key key = mill_counter_key_of(wish->seed, identity, SHARE_PURPOSE);
-  return mill_counter_uniform(key.v[0], key.v[1]) < wish->part;
-}
-
 /* Add to kept the rows that meet wish.  A row listed only by IDENTIFIER (is_spectrum) is added by
  * IDENTIFIER alone, lest the star's other spectra join.  found: see mill_star_list_has. */
 static int keep_rows(const mill_sampled_wish *wish, const mill_config *config, const fit_rows *rows,
@@ -187,9 +178,12 @@ static int keep_rows(const mill_sampled_wish *wish, const mill_config *config, c
     const int is_star = !stars || mill_star_list_has(stars, rows->id[i], "", object, found);
     const int is_spectrum = stars && mill_star_list_has(stars, -1, identifier, "", found);
     const int is_flagged = !wish->flag || (rows->warn[i] & warn) || (rows->info[i] & info);
+    /* draw the star with probability wish->part, by seed and identity alone */
+    const mill_counter_key key = mill_counter_key_of(
+        wish->seed, mill_star_identity(rows->id[i], object, identifier), SHARE_PURPOSE);
     const int has_sn = rows->sn[i] >= wish->least_sn && rows->sn[i] <= wish->most_sn;
     if ((is_star || is_spectrum) && rows->status[i] == MILL_STATUS_FITTED && is_flagged && has_sn &&
-        is_in_share(wish, mill_star_identity(rows->id[i], object, identifier)))
+        mill_counter_uniform(key.v[0], key.v[1]) < wish->part)
       MILL_CHECK(mill_star_list_add_row(kept, is_star ? rows->id[i] : -1, identifier,
                                         is_star ? object : ""));
   }
@@ -227,20 +221,10 @@ int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_co
   return MILL_GIVE(&kept, &select->star);
 }
 
-/* Find the known input that is a hard link to the file at path; NULL: none. */
-static const mill_known_input *find_linked(const mill_known_inputs *known, const char *path)
-{
-  struct stat now;
-  if (stat(path, &now) == 0 && now.st_nlink > 1)
-    for (int i = 0; i < known->n; i++)
-      if (mill_recorded_is("", known->input[i].path, path))
-        return &known->input[i];
-  return NULL;
-}
-
 int mill_sampled_check_inputs(const char *path, const mill_inputs *inputs)
 {
   char absolute[PATH_MAX];
+  struct stat status;
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   MILL_AT_END(mill_known_inputs_clear) mill_known_inputs known = {0};
   MILL_CHECK(mill_result_open_stored(path, MILL_ERR_CONFIG, &file));
@@ -249,8 +233,9 @@ int mill_sampled_check_inputs(const char *path, const mill_inputs *inputs)
     const mill_input_file *now = &inputs->file[i];
     MILL_CHECK(mill_input_absolute(now->path, absolute));
     const mill_known_input *then = mill_known_inputs_find(&known, absolute);
-    if (!then)
-      then = find_linked(&known, now->path);
+    if (!then && stat(now->path, &status) == 0 && status.st_nlink > 1) /* look for a hard link */
+      for (int k = 0; k < known.n && !then; k++)
+        then = mill_recorded_is("", known.input[k].path, now->path) ? &known.input[k] : NULL;
     if (then && !now->error[0] && (then->size != now->size || then->mtime != now->mtime))
       return MILL_ERROR(
           MILL_ERR_OUTPUT,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/catalog/star_table.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -9,7 +8,6 @@
 
 #include "io/catalog/places.h"
 #include "io/hdf5/output_file.h"
-#include "src/system/order.h"
 #include "src/system/regular_file.h"
 
 void mill_star_table_names(const mill_library *lib, int i_par, const char *name[2])

@@ -5,18 +5,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "kernels/base/clock.h"
-#include "kernels/base/memory.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"
 #include "src/system/status_process.h"

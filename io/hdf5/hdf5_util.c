@@ -3,13 +3,10 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "io/hdf5/hdf5_crash.h"
-#include "kernels/base/common.h"
 #include "kernels/base/memory.h"
 #include "src/system/regular_file.h"
 

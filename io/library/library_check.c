@@ -4,7 +4,6 @@
 
 #include "io/library/library_parts.h"
 #include "io/result/columns.h"
-#include "kernels/base/error.h"
 #include "kernels/math/hull.h"
 #include "kernels/math/rbf.h"
 
@@ -305,22 +304,17 @@ static int check_arms(const mill_library *lib, const char *where)
   return MILL_OK;
 }
 
-/* Distance of a star's labels from the hulls, in mapped labels; 0: inside. */
-static double hull_distance(const mill_library *lib, const double *label)
-{
-  double x[MILL_MAX_LABEL];
-  for (int i = 0; i < lib->n_label; i++)
-    x[i] = mill_label_map(&lib->label[i], label[i]);
-  return mill_hull_distance(lib->n_hull, lib->hull, x);
-}
-
 /* Check the labels and v sin i of the initial guess's templates. */
 static int check_guess(const mill_library *lib, const char *where)
 {
+  double mapped[MILL_MAX_LABEL];
   for (int i = 0; i < lib->n_guess; i++) {
     const double *label = lib->guess_label + (size_t)i * (size_t)lib->n_label;
+    for (int l = 0; l < lib->n_label; l++)
+      mapped[l] = mill_label_map(&lib->label[l], label[l]);
     /* tolerance: labels of points on a facet may be rounded */
-    if (!all_finite_f64((size_t)lib->n_label, label) || !(hull_distance(lib, label) <= 1e-9))
+    if (!all_finite_f64((size_t)lib->n_label, label) ||
+        !(mill_hull_distance(lib->n_hull, lib->hull, mapped) <= 1e-9))
       return REFUSED(
           where,
           "the labels of template %d of the initial guess are not finite, or outside the hulls", i);

@@ -36,17 +36,6 @@ static int read_axis(const mill_h5_file *file, const char *name, size_t n, doubl
   return MILL_OK;
 }
 
-/* Read the times of the potential's slices, which must ascend. */
-static int read_times(const mill_h5_file *file, size_t n, double **time)
-{
-  MILL_CHECK(mill_h5_read_new(file, "TIME", H5T_NATIVE_DOUBLE, 1, &n, time));
-  for (size_t i = 0; i < n; i++)
-    if (!isfinite((*time)[i]) || (i > 0 && (*time)[i] <= (*time)[i - 1]))
-      return MILL_ERROR(MILL_ERR_CONFIG, "%s: TIME [%zu] is %g: give times that ascend", file->path,
-                        i, (*time)[i]);
-  return MILL_OK;
-}
-
 int mill_particle_read_field(const char *path, mill_particle_setup *s)
 {
   size_t dim[1 + MILL_PARTICLE_DIM] = {1}, n_value = 1; /* dim: times (or 1), points of each axis */
@@ -76,7 +65,11 @@ int mill_particle_read_field(const char *path, mill_particle_setup *s)
     return MILL_ERROR(MILL_ERR_CONFIG, "%s: U has %zu values: give 1 to %d", path, n_value,
                       1 << 28);
   if (has_time)
-    MILL_CHECK(read_times(&file, dim[0], &time));
+    MILL_CHECK(mill_h5_read_new(&file, "TIME", H5T_NATIVE_DOUBLE, 1, dim, &time));
+  for (size_t i = 0; has_time && i < dim[0]; i++)
+    if (!isfinite(time[i]) || (i > 0 && time[i] <= time[i - 1]))
+      return MILL_ERROR(MILL_ERR_CONFIG, "%s: TIME [%zu] is %g: give times that ascend", path, i,
+                        time[i]);
   MILL_CHECK(mill_h5_read_new(&file, "U", H5T_NATIVE_DOUBLE, n_dim, u_dim, &value));
   MILL_CHECK(MILL_ALLOC(mill_particle_n_coef(f), &coef));
   const int code = mill_particle_field_fit(f, value, coef);

@@ -2,7 +2,6 @@
 #include "io/result/existing_result.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -31,21 +31,6 @@ static void clear_group(group *g)
   memset(g, 0, sizeof *g);
 }
 
-/* Return the end of the group from file `first` on, which has one file or up to BLOCK_ROWS rows. */
-static int end_of_group(const mill_run_info *info, int first)
-{
-  int64_t n = 0;
-  int end = first;
-  while (end < info->file_end) {
-    const mill_file_index *index = &info->index[end - info->file_start];
-    n += index->n_row > index->n_exposure ? index->n_row : index->n_exposure;
-    if (end > first && n > BLOCK_ROWS)
-      break;
-    end++;
-  }
-  return end;
-}
-
 /* Pack a row of file i_file for /catalog.  first_exposure: number of the file's first exposure. */
 static void pack_row(const mill_columns *columns, const mill_catalog_row *from, int32_t i_file,
                      int64_t first_exposure, char *row)
@@ -81,7 +66,14 @@ static void pack_exposure(const mill_columns *columns, const mill_file_index *in
 /* Index the group of files from `first` on.  Read a file again if its index holds only counts. */
 static int load_group(const mill_run_info *info, int first, group *g)
 {
-  const int end = end_of_group(info, first);
+  int64_t n = 0;
+  int end = first;
+  for (; end < info->file_end; end++) { /* one file, or files of up to BLOCK_ROWS rows */
+    const mill_file_index *index = &info->index[end - info->file_start];
+    n += index->n_row > index->n_exposure ? index->n_row : index->n_exposure;
+    if (end > first && n > BLOCK_ROWS)
+      break;
+  }
   MILL_CHECK(MILL_ALLOC(end - first, &g->index));
   MILL_CHECK(MILL_ALLOC(end - first, &g->is_loaded));
   g->first = first;

@@ -2,7 +2,6 @@
 #include "io/result/result_file.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

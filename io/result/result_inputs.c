@@ -2,7 +2,6 @@
 #include "io/result/result_inputs.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -259,7 +258,6 @@ int mill_result_inputs_check(const mill_recorded_inputs *was, const char *path,
                 {FIELD(redrock_mtime), "the time of change of its redrock file differs"},
                 {FIELD(n_row), "its selected rows have changed"},
                 {FIELD(rows_hash), "its selected rows have changed"}};
-#undef FIELD
   if (was->n_file != info->n_file)
     return MILL_ERROR(MILL_ERR_OUTPUT,
                       "%s exists and was made from other inputs (%d files, now %d)", path,

@@ -2,7 +2,6 @@
 #include "io/result/result_layout.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -30,7 +29,6 @@ static const meaning info_meaning[] = {MILL_INFO_LIST(MEANING)};
 static const meaning element_meaning[] = {MILL_ELEMENT_LIST(MEANING)};
 static const meaning epoch_meaning[] = {MILL_EPOCH_LIST(MEANING)};
 static const meaning post_meaning[] = {MILL_POST_LIST(MEANING)};
-#undef MEANING
 
 static int make_run_id(char out[MILL_RUN_ID_SIZE])
 {

@@ -3,7 +3,6 @@
 
 #include "io/stars/input_names.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

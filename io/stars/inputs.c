@@ -3,7 +3,6 @@
 
 #include "io/stars/inputs.h"
 
-#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -6,7 +6,6 @@
 
 #include "io/catalog/places.h"
 #include "src/system/log.h"
-#include "src/system/order.h"
 
 /* A catalog row before joining, as ranks exchange it. */
 typedef struct entry {

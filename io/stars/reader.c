@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/stars/reader.h"
 
-#include <pthread.h>
-
 #include "kernels/base/nvtx.h"
 #include "kernels/base/clock.h"
 #include "src/system/regular_file.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/status/status_board.h"
 
-#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -46,8 +45,6 @@ struct mill_board {
 
 void mill_board_took(mill_board *board, int i_file)
 {
-  if (!board)
-    return;
   MILL_LOCKED(&board->mutex);
   board->mine.i_file = i_file;
   board->mine.sign_s = mill_unix_s();
@@ -55,7 +52,7 @@ void mill_board_took(mill_board *board, int i_file)
 
 void mill_board_finished(mill_board *board, int status)
 {
-  if (status < 0 || status >= MILL_N_STATUS || !board)
+  if (status < 0 || status >= MILL_N_STATUS)
     return;
   MILL_LOCKED(&board->mutex);
   board->mine.n_status[status]++;
@@ -64,16 +61,12 @@ void mill_board_finished(mill_board *board, int status)
 
 void mill_board_stage(mill_board *board, enum mill_rank_stage stage)
 {
-  if (!board)
-    return;
   MILL_LOCKED(&board->mutex);
   board->mine.stage = (int32_t)stage;
 }
 
 void mill_board_memory(mill_board *board, enum mill_purpose purpose, size_t bytes)
 {
-  if (!board)
-    return;
   MILL_LOCKED(&board->mutex);
   if ((int64_t)bytes > board->mine.bytes[purpose])
     board->mine.bytes[purpose] = (int64_t)bytes;
@@ -81,8 +74,6 @@ void mill_board_memory(mill_board *board, enum mill_purpose purpose, size_t byte
 
 void mill_board_failed(mill_board *board, int code, const char *message)
 {
-  if (!board)
-    return;
   MILL_LOCKED(&board->mutex);
   mill_rank_state *mine = &board->mine;
   if (mine->code == MILL_OK) {
@@ -96,8 +87,6 @@ void mill_board_failed(mill_board *board, int code, const char *message)
 void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed)
 {
   *n_done = *n_failed = 0;
-  if (!board)
-    return;
   MILL_LOCKED(&board->mutex);
   const int64_t *const n_status[] = {board->plan.base, board->mine.n_status};
   for (int i = 0; i < 2; i++) { /* earlier runs, then this rank */
@@ -132,17 +121,6 @@ static void look_at_self(mill_board *board, mill_rank_state *state)
 
 /* ---- the file ---- */
 
-/* Recent stars/s; NaN: unknown. */
-static double recent_rate(mill_board *board, sample now)
-{
-  if (now.s - board->next.s >= RATE_S) {
-    board->from = board->next;
-    board->next = now;
-  }
-  const double passed_s = now.s - board->from.s;
-  return passed_s > 0 ? (double)(now.n_done - board->from.n_done) / passed_s : (double)NAN;
-}
-
 /* Replace the status file, without waiting for the disk: the other ranks wait for rank 0. */
 static int replace_file(const char *path, const mill_status_text *what)
 {
@@ -163,6 +141,11 @@ static void write_status(mill_board *board, const mill_board_end *end)
   sample now = {.s = mill_wall_s()};
   for (int r = 0; r < board->n_rank; r++)
     now.n_done += mill_status_rows(board->rank[r].n_status, MILL_STATUS_FITTED);
+  if (now.s - board->next.s >= RATE_S) {
+    board->from = board->next;
+    board->next = now;
+  }
+  const double passed_s = now.s - board->from.s;
   const mill_status_text what = {
       .plan = &board->plan,
       .n_rank = board->n_rank,
@@ -170,7 +153,7 @@ static void write_status(mill_board *board, const mill_board_end *end)
       .start_unix_s = board->start_unix_s,
       .elapsed_s = now.s - board->start_s,
       .n_done_here = now.n_done,
-      .rate = recent_rate(board, now),
+      .rate = passed_s > 0 ? (double)(now.n_done - board->from.n_done) / passed_s : (double)NAN,
       .end = end,
   };
   const int err = replace_file(board->path, &what);

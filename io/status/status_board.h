@@ -22,7 +22,7 @@ int mill_board_open(const mill_mpi *mpi, const mill_board_plan *plan, mill_board
 int mill_board_meet(void *context, const mill_mpi *mpi);
 
 /** Note an event of this rank: a row of file i_file came from the reader, a row got its STATUS, ...
- *  The largest use of memory and the first failure are kept.  Any thread; board may be NULL. */
+ *  The largest use of memory and the first failure are kept.  Any thread. */
 void mill_board_took(mill_board *board, int i_file);
 void mill_board_finished(mill_board *board, int status);
 void mill_board_stage(mill_board *board, enum mill_rank_stage stage);
@@ -30,7 +30,7 @@ void mill_board_memory(mill_board *board, enum mill_purpose purpose, size_t byte
 void mill_board_failed(mill_board *board, int code, const char *message);
 
 /** On rank 0, estimate how many rows are done by all ranks and earlier runs, and how many failed.
- *  The other ranks are taken to be as fast as before the last meeting.  board NULL: zeros. */
+ *  The other ranks are taken to be as fast as before the last meeting. */
 void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed);
 
 /** Send the last state of every rank to rank 0.  Collective.  MILL_ERR_MPI. */

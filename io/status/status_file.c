@@ -111,21 +111,14 @@ static void put_counts(mill_json *json, const mill_status_text *what)
   mill_json_real(json, "left_s", left_s);
 }
 
-/* The rank that failed first, by the ranks' own clocks; -1: none failed. */
-static int first_failure(const mill_status_text *what)
-{
-  int first = -1;
-  for (int r = 0; r < what->n_rank; r++)
-    if (what->rank[r].code != MILL_OK &&
-        (first < 0 || what->rank[r].failed_s < what->rank[first].failed_s))
-      first = r;
-  return first;
-}
-
 /* Print exit status and error: of the rank that failed first, or of all ranks together. */
 static void put_end(mill_json *json, const mill_status_text *what)
 {
-  const int rank = first_failure(what);
+  int rank = -1; /* the first to fail, by the ranks' own clocks */
+  for (int r = 0; r < what->n_rank; r++)
+    if (what->rank[r].code != MILL_OK &&
+        (rank < 0 || what->rank[r].failed_s < what->rank[rank].failed_s))
+      rank = r;
   put_known(json, "exit_status", what->end != NULL, what->end ? what->end->exit_status : 0);
   if (rank < 0 && !(what->end && what->end->code != MILL_OK)) {
     mill_json_text(json, "error", NULL);

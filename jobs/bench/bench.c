@@ -2,9 +2,7 @@
 #define _GNU_SOURCE /* sched_getaffinity, CPU_COUNT */
 
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "io/hdf5/output_file.h"
 #include "jobs/bench/bench_job.h"

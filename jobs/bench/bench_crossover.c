@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* From which size is the GPU faster?  Times fits, trainings and particles on the CPU and GPU. */
-#include <stdio.h>
-#include <string.h>
 
 #include "jobs/bench/bench_job.h"
 #include "kernels/base/clock.h"
 #include "kernels/gpu.h"
-#include "kernels/particles/particles.h"
 #include "src/config/text.h"
 #include "src/train/train_network.h"
 #include "src/run/backend_choice.h"
@@ -242,16 +239,6 @@ static int time_point(const crossover *c, const work_kind *kind, int is_gpu, int
   return MILL_OK;
 }
 
-static void print_point(const work_kind *kind, const mill_crossover_point *p, const progress *of)
-{
-  const int both = p->cpu_s > 0.0 && p->gpu_s > 0.0;
-  printf("| %s | %lld |", kind->name, (long long)p->size);
-  mill_bench_print_cell(p->cpu_s >= 0.0, 4, p->cpu_s, of[0].over ? of[0].over : "");
-  mill_bench_print_cell(p->gpu_s >= 0.0, 4, p->gpu_s, of[1].over ? of[1].over : "");
-  mill_bench_print_cell(both, 2, p->cpu_s / p->gpu_s, "");
-  printf("\n");
-}
-
 /* Measure a kind of work at growing sizes.  *from: size from which the GPU is faster; 0: the CPU is
  * faster at the largest size; TOO_FEW: the inputs have too few stars to tell. */
 static int measure(const crossover *c, const work_kind *kind, int64_t *from)
@@ -269,7 +256,11 @@ static int measure(const crossover *c, const work_kind *kind, int64_t *from)
     MILL_CHECK(time_point(c, kind, 1, &n_done, &device[1], &p->gpu_s));
     p->size = (int64_t)ceil((double)n_done * part_size);
     n_point++;
-    print_point(kind, p, device);
+    printf("| %s | %lld |", kind->name, (long long)p->size);
+    mill_bench_print_cell(p->cpu_s >= 0.0, 4, p->cpu_s, device[0].over ? device[0].over : "");
+    mill_bench_print_cell(p->gpu_s >= 0.0, 4, p->gpu_s, device[1].over ? device[1].over : "");
+    mill_bench_print_cell(p->cpu_s > 0.0 && p->gpu_s > 0.0, 2, p->cpu_s / p->gpu_s, "");
+    printf("\n");
     MILL_CHECK(mill_text_flush(stdout, "the table"));
     is_short = n_done < n;
     if (is_short || (device[0].over && device[1].over))

@@ -2,9 +2,7 @@
 /* Measures the cost of a fit on this machine, by stage. */
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "jobs/bench/bench_job.h"
@@ -167,7 +165,6 @@ static void print_stages(const mill_bench_run *run)
 {
 #define STAGE_NAME(symbol, name) [symbol] = (name),
   static const char *const name[] = {MILL_BENCH_STAGE_LIST(STAGE_NAME)};
-#undef STAGE_NAME
   const double n = (double)run->n_star;
   double n_value = 0.0, n_jacobian = 0.0;
   printf("\n| stage of a fit | likelihood values a star | Jacobians a star | core-ms a star | "

@@ -2,11 +2,8 @@
 /* Measures the writing of a result file: all ranks write made-up rows, as a fit does. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "io/result/columns.h"
 #include "io/result/result_file.h"
 #include "io/result/table.h"
 #include "jobs/bench/bench_job.h"

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #define _GNU_SOURCE /* sched_getaffinity */
 
-#include <mpi.h>
 #include <sched.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <fitsio.h>
-#include <hdf5.h>
 #ifdef MILL_HAVE_OPENBLAS
 #include <cblas.h>
 #endif

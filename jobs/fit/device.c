@@ -11,15 +11,6 @@ enum {
   MOST_SAMPLED = 2  /* `sample` has by default at most the slots of this many threads */
 };
 
-/* Return the default number of reader threads.  A star takes 0.08 to 0.3 ms to read, and about 20
- * times as long to fit on a CPU: one reader is enough for 16 threads.  A GPU fits much faster. */
-static int default_readers(const mill_backend *backend, int n_thread)
-{
-  const int n = backend->kind == MILL_BACKEND_CPU ? (n_thread + 15) / 16 : n_thread / 2;
-  const int most = mill_spectra_threads() ? MOST_READERS : 1;
-  return n < 1 ? 1 : n > most ? most : n;
-}
-
 int64_t mill_fit_held_rows(const mill_fit_device *device)
 {
   return device->n_slot + mill_reader_rows_ahead(device->n_reader);
@@ -142,8 +133,13 @@ static int settle_backend(const mill_fit_call *call, mill_fit_setup *setup,
 
 static int choose_readers(const mill_fit_setup *setup, mill_fit_device *device)
 {
-  const int n_reader = setup->config.n_reader;
-  device->n_reader = n_reader > 0 ? n_reader : default_readers(device->backend, device->n_thread);
+  const int n_thread = device->n_thread, most = mill_spectra_threads() ? MOST_READERS : 1;
+  /* A star takes 0.08 to 0.3 ms to read, and about 20 times as long to fit on a CPU: one reader is
+   * enough for 16 threads.  A GPU fits much faster. */
+  const int n = device->backend->kind == MILL_BACKEND_CPU ? (n_thread + 15) / 16 : n_thread / 2;
+  device->n_reader = n < 1 ? 1 : n > most ? most : n;
+  if (setup->config.n_reader > 0)
+    device->n_reader = setup->config.n_reader;
   if (device->n_reader > 1 && !mill_spectra_threads())
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "readers: %d, but this CFITSIO was built without threads "

@@ -2,14 +2,10 @@
 #include "jobs/fit/fit.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "io/hdf5/output_file.h"
-#include "io/hdf5/hdf5_util.h"
 #include "io/catalog/catalog_list.h"
-#include "io/catalog/input_table.h"
 #include "io/catalog/sampled_fit.h"
 #include "io/result/result_inputs.h"
 #include "jobs/fit/steps.h"

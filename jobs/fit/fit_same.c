@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/steps.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "src/config/text.h"
@@ -21,29 +20,23 @@ static void print_sample(const mill_fit_options *options, FILE *out)
           s->max_eval, s->n_draw, s->least_ess, (unsigned long long)s->seed);
 }
 
-/* Print what must be equal on all ranks, line by line. */
-static void print_options(const mill_option_table *table, const mill_fit_options *options,
-                          FILE *out)
-{
-  fprintf(out, "starmill %s %s\n", mill_version(), mill_version_revision());
-  mill_option_print_given(table, options, out);
-  print_sample(options, out);
-  for (size_t i = 0; i < options->n_pattern; i++)
-    fprintf(out, "--pattern %s\n", options->pattern[i]);
-  for (size_t i = 0; i < options->n_object; i++)
-    fprintf(out, "--object %s\n", options->object[i]);
-  for (int i = 0; i < options->n_input; i++)
-    fprintf(out, "input %s\n", options->input[i]);
-}
-
 int mill_fit_same_options(const mill_mpi *mpi, const mill_option_table *table,
                           const mill_fit_options *options)
 {
   MILL_OWNED char *text = NULL;
   size_t n_byte = 0;
   FILE *out = open_memstream(&text, &n_byte);
-  if (out)
-    print_options(table, options, out);
+  if (out) { /* what must be equal on all ranks, line by line */
+    fprintf(out, "starmill %s %s\n", mill_version(), mill_version_revision());
+    mill_option_print_given(table, options, out);
+    print_sample(options, out);
+    for (size_t i = 0; i < options->n_pattern; i++)
+      fprintf(out, "--pattern %s\n", options->pattern[i]);
+    for (size_t i = 0; i < options->n_object; i++)
+      fprintf(out, "--object %s\n", options->object[i]);
+    for (int i = 0; i < options->n_input; i++)
+      fprintf(out, "input %s\n", options->input[i]);
+  }
   MILL_CHECK(mill_mpi_agree(mpi, mill_text_close(out, MILL_OK, SETTINGS)));
   return mill_same_on_ranks(mpi, "command lines", text);
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <string.h>
 #include <unistd.h>
 
-#include "io/result/columns.h"
 #include "io/result/models_file.h"
-#include "io/stars/work.h"
 #include "jobs/fit/steps.h"
 #include "src/config/text.h"
-#include "src/ranks/schedule.h"
 #include "src/run/backend_choice.h"
 #include "src/system/progress.h"
 
@@ -73,15 +69,6 @@ static double result_bytes(const mill_inputs *inputs, const mill_columns *fits, 
          (with_epochs ? (double)n_exposure * sizeof(mill_epoch_result) : 0.0) +
          (double)inputs->n_file * (double)per_file + RESULT_HEADERS +
          COLUMN_HEADERS * (double)(fits->n_column + catalog.n_column);
-}
-
-static double models_bytes(const mill_inputs *inputs, int64_t n_exposure)
-{
-  double bytes = MODELS_HEADERS + MILL_MODELS_ROW_BYTES * (double)n_exposure;
-  for (int a = 0; a < MILL_MAX_ARM; a++)
-    bytes += (double)inputs->n_pix[a] *
-             (inputs->wave_aa[a] ? 8.0 + 4.0 * (double)n_exposure : 12.0 * (double)n_exposure);
-  return bytes;
 }
 
 /* Describe the existing output; returns the number of its rows that a run would not fit again. */
@@ -197,9 +184,14 @@ static int print_plan(const mill_fit_task *task, const totals *sum, int n_rank, 
     print_time(task, n_rank, &work_sum, n_done, out);
   fprintf(out, "result       %s, about %s\n", task->call->options->output,
           size_text(result_bytes(inputs, columns, with & MILL_WITH_EPOCHS, sum->n_exposure), size));
+  const double n_exposure = (double)sum->n_exposure;
+  double models_bytes = MODELS_HEADERS + MILL_MODELS_ROW_BYTES * n_exposure;
+  for (int a = 0; a < MILL_MAX_ARM; a++)
+    models_bytes += (double)inputs->n_pix[a] *
+                    (inputs->wave_aa[a] ? 8.0 + 4.0 * n_exposure : 12.0 * n_exposure);
   if (task->call->options->models)
     fprintf(out, "models       %s, about %s\n", task->call->options->models,
-            size_text(models_bytes(inputs, sum->n_exposure), size));
+            size_text(models_bytes, size));
   return mill_text_flush(out, "the plan");
 }
 

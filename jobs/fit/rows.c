@@ -2,7 +2,6 @@
 #include "jobs/fit/steps.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "src/system/log.h"
 #include "src/system/regular_file.h"

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/steps.h"
 
-#include <stdio.h>
-#include <string.h>
-
-#include "io/catalog/input_table.h"
 #include "io/catalog/sampled_fit.h"
-#include "io/files/sha256.h"
 #include "io/library/library_file.h"
-#include "io/stars/input_names.h"
 #include "io/surveys/formats.h"
 #include "src/config/arms.h"
-#include "src/pipeline/device_model.h"
 #include "src/pipeline/several.h"
 #include "src/system/log.h"
 #include "src/system/regular_file.h"

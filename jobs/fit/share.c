@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "jobs/fit/steps.h"
@@ -214,14 +212,6 @@ static int put_unfitted(const mill_fit_task *task, int64_t row, int status)
   return MILL_OK;
 }
 
-/* Return the STATUS of a star without segments.  A reason that the user can mend comes first. */
-static int status_of(const left_out *left)
-{
-  if (left->arms[NO_LSF])
-    return MILL_STATUS_NO_RESOLUTION;
-  return left->arms[UNFIT] || left->arms[BEYOND] ? MILL_STATUS_OUTSIDE_LIBRARY : MILL_STATUS_NO_ARM;
-}
-
 /* Prepare a star for the fit.  If it cannot be fitted, write its row and leave *is_ready 0. */
 static int take_star(stars *s, mill_star *star, int *is_ready)
 {
@@ -241,8 +231,11 @@ static int take_star(stars *s, mill_star *star, int *is_ready)
   MILL_CHECK(keep_segments(s, star, &left));
   complain(s, &left);
   *is_ready = star->n_segment > 0;
-  if (!*is_ready)
-    return put_unfitted(task, star->row, status_of(&left));
+  if (!*is_ready) /* a reason that the user can mend comes first */
+    return put_unfitted(task, star->row,
+                        left.arms[NO_LSF]                       ? MILL_STATUS_NO_RESOLUTION
+                        : left.arms[UNFIT] || left.arms[BEYOND] ? MILL_STATUS_OUTSIDE_LIBRARY
+                                                                : MILL_STATUS_NO_ARM);
   if (s->fit.epochs)
     MILL_CHECK(mill_star_number_epochs(star, s->fit.epochs == MILL_EPOCHS_NIGHT));
   star->taken_s = mill_wall_s();
@@ -345,15 +338,6 @@ static int begin_stars(const mill_fit_task *task, stars *s)
   /* io/surveys has already chosen each segment's line-spread function by the key lsf */
   s->fit.resolution = task->setup->config.lsf == MILL_LSF_OFF ? MILL_RES_NONE : MILL_RES_AUTO;
   return mill_reader_start(&plan, &s->reader);
-}
-
-static void end_stars(stars *s)
-{
-  const mill_fit_task *task = s->task;
-  mill_reader_release(s->reader, s->before);
-  mill_reader_release(s->reader, s->batch);
-  mill_reader_stop(s->reader);
-  task->tally->meters.read_s = task->tally->read.cpu_s;
 }
 
 /* ---- failures ---- */
@@ -524,7 +508,10 @@ int mill_fit_share(const mill_fit_task *task)
     mill_board_failed(task->out->board, err, mill_error_message());
     tell_failure(task->call, err);
   }
-  end_stars(&s.stars);
+  mill_reader_release(s.stars.reader, s.stars.before);
+  mill_reader_release(s.stars.reader, s.stars.batch);
+  mill_reader_stop(s.stars.reader);
+  task->tally->meters.read_s = task->tally->read.cpu_s;
   mill_pipeline_destroy(s.stars.pipeline);
   if (err != MILL_OK || mill_stop_signal_seen())
     stop_others(task->call, err); /* no new request if tell_failure has made one */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "jobs/fit/steps.h"
 
-#include <stdio.h>
-
 #include "src/system/log.h"
 #include "src/system/stop_signal.h"
 

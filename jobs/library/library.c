@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <ctype.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "io/library/library_file.h"
@@ -134,15 +132,6 @@ static int split_models(job *j)
   return MILL_OK;
 }
 
-static void name_column(mill_label *label)
-{
-  const char *text = strcmp(label->name, "alpha") == 0 ? "ALPHAFE" : label->name;
-  for (size_t i = 0; text[i]; i++) {
-    const unsigned char c = (unsigned char)text[i];
-    label->column[i] = (char)(isalnum(c) ? toupper(c) : '_');
-  }
-}
-
 /* Standardise n values of a label, `stride` numbers apart in x; set the label's mean and std. */
 static int map_values(size_t n, size_t stride, double *x, mill_label *label)
 {
@@ -186,7 +175,10 @@ static int make_frame(job *j)
   for (size_t l = 0; l < n_label; l++) {
     mill_label *label = &lib->label[l];
     snprintf(label->name, sizeof label->name, "%s", info->label[l]);
-    name_column(label);
+    const char *text = strcmp(label->name, "alpha") == 0 ? "ALPHAFE" : label->name;
+    for (size_t i = 0; text[i]; i++)
+      label->column[i] =
+          (char)(isalnum((unsigned char)text[i]) ? toupper((unsigned char)text[i]) : '_');
     MILL_CHECK(map_values(n, n_label, j->mapped + l, label));
   }
   lib->n_arm = info->n_arm;
@@ -294,15 +286,6 @@ static int train_networks(job *j)
                                     : MILL_OK);
 }
 
-/* Must networks be trained before Python makes the library?  Also 1 if the command line is wrong,
- * so that train_in_c reports the mistake. */
-static int trains(int argc, char **argv)
-{
-  mill_train_options o;
-  return mill_train_options_parse(argc, argv, &o) != MILL_OK ||
-         (o.emulator == MILL_TRAIN_NETWORK && !o.help);
-}
-
 /* Train networks and write them for Python (mill_trained_write).  Collective. */
 static int train_in_c(const mill_mpi *mpi, int argc, char **argv)
 {
@@ -366,7 +349,9 @@ done:
 /* If the emulator is a network, train it for each arm; then let Python make the library. */
 static int train_and_make(int argc, char **argv)
 {
-  if (trains(argc, argv)) {
+  mill_train_options o;
+  const int is_wrong = mill_train_options_parse(argc, argv, &o) != MILL_OK;
+  if (is_wrong || (o.emulator == MILL_TRAIN_NETWORK && !o.help)) { /* train_in_c reports mistakes */
     const int status = mill_mpi_job("starmill library train", train_in_c, argc, argv);
     if (status != 0 || mill_python_is_other_rank()) /* Python runs only on rank 0 */
       return status;

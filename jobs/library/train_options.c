@@ -163,8 +163,6 @@ const mill_option_table mill_library_train_table = {
          .help = "grid file whose models, with the same arms and other label values, measure the "
                  "library's errors; no model is left out"},
         {0}}};
-#undef NET
-#undef AT
 
 /* Refuse options that belong to another emulator or would have no effect. */
 static int check_needs(const mill_train_options *o, const char *const *text)

@@ -291,10 +291,8 @@ static int left_of_job(double *seconds)
     return MILL_ERROR(
         MILL_ERR_USAGE,
         "--time-limit auto: SLURM_JOB_END_TIME '%.40s' is not a Unix time; give a time", text);
-  *seconds = difftime((time_t)end_s, time(NULL));
   /* If the job's end has passed, one second makes the fit stop before its first star. */
-  if (*seconds < 1)
-    *seconds = 1;
+  *seconds = fmax(difftime((time_t)end_s, time(NULL)), 1);
   return MILL_OK;
 }
 

@@ -2,7 +2,6 @@
 #include "jobs/jobs.h"
 
 #include <limits.h>
-#include <stdio.h>
 
 #include "io/files/sha256.h"
 #include "io/particles/particle_file.h"

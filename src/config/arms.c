@@ -2,7 +2,6 @@
 #include "src/config/arms.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "kernels/star/blocks/prepare.h"
 #include "src/config/config_internal.h"

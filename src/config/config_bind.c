@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdio.h>
-#include <string.h>
 
 #include "src/config/config_internal.h"
 #include "src/config/text.h"
@@ -8,19 +6,12 @@
 
 #define MAX_GUESS_BYTES 4e9 /* bytes per rank: a guess that needs more is refused */
 
-static const char *parameter_names(const mill_library *lib, char out[512])
-{
-  size_t n = (size_t)snprintf(out, 512, "vrad, vsini");
-  for (int i = 0; i < lib->n_label && n < 512; i++)
-    n += (size_t)snprintf(out + n, 512 - n, ", %s", lib->label[i].name);
-  return out;
-}
-
 /* Set *i_par to a parameter's index; -1: a label that only the first library has. */
 static int find_parameter(const mill_library *lib, int is_first, const char *key_name,
                           const char *name, int *i_par)
 {
-  char names[512];
+  char names[512] = "";
+  size_t n = 0;
   const int i_label = mill_library_find_label(lib, name);
   if (strcmp(name, "vrad") == 0)
     *i_par = MILL_PAR_VRAD;
@@ -30,9 +21,12 @@ static int find_parameter(const mill_library *lib, int is_first, const char *key
     *i_par = MILL_PAR_LABEL0 + i_label;
   else if (!is_first)
     *i_par = -1;
-  else
-    return MILL_ERROR(MILL_ERR_CONFIG, "%s: no parameter %s; the library has %s", key_name, name,
-                      parameter_names(lib, names));
+  else {
+    for (int i = 0; i < lib->n_label && n < sizeof names; i++)
+      n += (size_t)snprintf(names + n, sizeof names - n, ", %s", lib->label[i].name);
+    return MILL_ERROR(MILL_ERR_CONFIG, "%s: no parameter %s; the library has vrad, vsini%s",
+                      key_name, name, names);
+  }
   return MILL_OK;
 }
 

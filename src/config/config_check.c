@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "src/config/config_internal.h"
@@ -25,21 +24,13 @@ __attribute__((format(printf, 5, 6))) static int wrong(mill_config_fault *where,
   return MILL_ERROR(MILL_ERR_CONFIG, "%s: %s%s", key_name, place, text);
 }
 
-static int count_words(const char *const *words)
-{
-  int n = 0;
-  while (words[n])
-    n++;
-  return n;
-}
-
 /* Check a value by row k of the table of keys; -inf stands for the word that k->without gives. */
 static int check_key(const mill_config *config, const mill_option *k, mill_config_fault *where)
 {
   const void *at = (const char *)config + k->offset;
   char value[64] = "", takes[256];
   double x = k->min;
-  int n = 0, is_right = 1;
+  int n = 0, n_word = 0, is_right = 1;
   switch (k->kind) {
   case MILL_OPTION_REAL:
     memcpy(&x, at, sizeof x);
@@ -50,7 +41,9 @@ static int check_key(const mill_config *config, const mill_option *k, mill_confi
   case MILL_OPTION_CHOICE:
     memcpy(&n, at, sizeof n);
     snprintf(value, sizeof value, "%d", n);
-    is_right = k->words ? n >= 0 && n < count_words(k->words) : n >= k->min && n <= k->max;
+    while (k->words && k->words[n_word])
+      n_word++;
+    is_right = k->words ? n >= 0 && n < n_word : n >= k->min && n <= k->max;
     break;
   case MILL_OPTION_WORD:
     mill_text_shown(at, value);

@@ -231,20 +231,6 @@ int mill_config_print_keys(FILE *out)
 
 /* ---- identity ---- */
 
-/* Copy a configuration and sort its lists whose order means nothing. */
-static void sort_lists(const mill_config *config, mill_config *copy)
-{
-  mill_selection *select = &copy->select;
-  memcpy(copy, config, sizeof *copy);
-  qsort(select->objtype, (size_t)select->n_objtype, sizeof select->objtype[0], mill_by_text);
-  qsort(select->target_class, (size_t)select->n_target_class, sizeof select->target_class[0],
-        mill_by_text);
-  qsort(copy->arm, (size_t)copy->n_arm, sizeof copy->arm[0], mill_by_text);
-  qsort(copy->fixed, (size_t)copy->n_fixed, sizeof copy->fixed[0], mill_by_text);
-  qsort(copy->prior, (size_t)copy->n_prior, sizeof copy->prior[0], mill_by_text);
-  copy->wave_mask_auto = 0; /* print the ranges, not "auto" */
-}
-
 /* Replace the path of a table by the hash of its contents. */
 static int take_hash(const char *key, const char *hash, char *path, size_t size)
 {
@@ -264,7 +250,16 @@ int mill_config_identity(const mill_config *config, char **text)
   *text = NULL;
   MILL_CHECK(mill_config_check(config));
   MILL_CHECK(MILL_ALLOC(1, &copy));
-  sort_lists(config, copy);
+  memcpy(copy, config, sizeof *copy);
+  /* sort the lists whose order means nothing */
+  mill_selection *select = &copy->select;
+  qsort(select->objtype, (size_t)select->n_objtype, sizeof select->objtype[0], mill_by_text);
+  qsort(select->target_class, (size_t)select->n_target_class, sizeof select->target_class[0],
+        mill_by_text);
+  qsort(copy->arm, (size_t)copy->n_arm, sizeof copy->arm[0], mill_by_text);
+  qsort(copy->fixed, (size_t)copy->n_fixed, sizeof copy->fixed[0], mill_by_text);
+  qsort(copy->prior, (size_t)copy->n_prior, sizeof copy->prior[0], mill_by_text);
+  copy->wave_mask_auto = 0; /* print the ranges, not "auto" */
   MILL_CHECK(take_hash("start", config->start_hash, copy->start, sizeof copy->start));
   MILL_CHECK(
       take_hash("prior_table", config->prior_hash, copy->prior_table, sizeof copy->prior_table));

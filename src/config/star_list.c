@@ -2,7 +2,6 @@
 #include "src/config/star_list.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -310,15 +310,6 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   return mill_device_memory_take(memory, n_guess * sizeof *mapped, mapped, &m->guess_mapped);
 }
 
-/** Return the number of guess templates whose emulator output fits into STORE_BYTES. */
-static int stored_most(const mill_library *lib, const mill_model *m)
-{
-  size_t each = 0;
-  for (int a = 0; a < m->n_arm; a++)
-    each += (size_t)(1 + m->n_label) * (size_t)m->arm[a].n_pix_pad * sizeof(float);
-  return (size_t)lib->n_guess < STORE_BYTES / each ? lib->n_guess : (int)(STORE_BYTES / each);
-}
-
 /** Store the emulator's output at the guess templates.  For a GPU, the CPU computes it now.  On a
  *  CPU only make room: a fit that needs the output of a template computes and stores it. */
 static int load_stored(const mill_library *lib, const mill_fit_settings *settings,
@@ -332,7 +323,11 @@ static int load_stored(const mill_library *lib, const mill_fit_settings *setting
   mill_model on_host;
   MILL_OWNED float *row = NULL; /* NULL on a CPU: room is made, and nothing copied */
   MILL_OWNED double *mean = NULL;
-  m->n_stored = settings->precision == MILL_FLOAT32 && cpu ? stored_most(lib, m) : 0;
+  size_t each = 0; /* bytes of a template's emulator output */
+  for (int a = 0; a < m->n_arm; a++)
+    each += (size_t)(1 + m->n_label) * (size_t)m->arm[a].n_pix_pad * sizeof(float);
+  if (settings->precision == MILL_FLOAT32 && cpu)
+    m->n_stored = (int)fmin(lib->n_guess, (double)(STORE_BYTES / each));
   if (m->n_stored == 0)
     goto done;
   const size_t n = (size_t)m->n_stored * (size_t)(1 + m->n_label);

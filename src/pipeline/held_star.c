@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The held star: a star in the first slot, evaluated at points given by the caller.  A view is a
  * copy of the slot that evaluates one point, or several points that differ only in velocity. */
-#include <string.h>
 
 #include "kernels/star/logic/ask.h"
 #include "src/pipeline/pipeline_parts.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A run: load stars into free slots, run rounds, hand finished rows to the sink. */
-#include <string.h>
 
 #include "kernels/base/clock.h"
 #include "kernels/base/nvtx.h"

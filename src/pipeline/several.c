@@ -81,18 +81,10 @@ static void take_row(const mill_member *member, int k, mill_fit_result *row)
     }
 }
 
-/** Does a label differ by more than the library's standard deviation?  Missing values do not. */
-static int is_far(const mill_library *lib, const double *a, const double *b)
-{
-  int far = 0;
-  for (int l = 0; l < lib->n_label; l++)
-    far |= fabs(mill_label_map(&lib->label[l], a[l]) - mill_label_map(&lib->label[l], b[l])) > 1.0;
-  return far;
-}
-
 /** Is row better than best?  If they tie with labels far apart, the better one gets TWO_MINIMA. */
 static int is_better(const mill_library *lib, mill_fit_result *row, mill_fit_result *best)
 {
+  int far = 0;
   if (best->status == MILL_STATUS_NOT_DONE || row->status != MILL_STATUS_FITTED)
     return best->status == MILL_STATUS_NOT_DONE;
   if (best->status != MILL_STATUS_FITTED)
@@ -102,7 +94,10 @@ static int is_better(const mill_library *lib, mill_fit_result *row, mill_fit_res
   const double gap = high->excess - low->excess;
   const int is_tie =
       gap < MILL_TWO_MINIMA_GAP * fmax(1.0, low->chisq_data / (double)low->n_pix_tot);
-  const int far = is_far(lib, row->label, best->label);
+  /* does a label differ by more than the library's standard deviation?  Missing values do not */
+  for (int l = 0; l < lib->n_label; l++)
+    far |= fabs(mill_label_map(&lib->label[l], row->label[l]) -
+                mill_label_map(&lib->label[l], best->label[l])) > 1.0;
   const int only_low_has_hull = low->warn & MILL_WARN_HULL && !(high->warn & MILL_WARN_HULL);
   const int gives_way = only_low_has_hull && (is_tie || (!far && gap < EDGE * low->excess));
   mill_fit_result *better = gives_way ? high : low;

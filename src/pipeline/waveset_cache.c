@@ -276,12 +276,6 @@ static int check_waves(const mill_waveset_cache *c, int arm, int n_pix, const do
   return MILL_OK;
 }
 
-static int same_range(const mill_guess_range *a, const mill_guess_range *b)
-{
-  return a->arm == b->arm && a->n_cont == b->n_cont && a->n_bin == b->n_bin &&
-         a->n_block == b->n_block && a->bin0 == b->bin0;
-}
-
 /** Find or make the guess templates of a set. */
 static int take_templates(mill_waveset_cache *c, entry *e)
 {
@@ -291,7 +285,9 @@ static int take_templates(mill_waveset_cache *c, entry *e)
       mill_guess_table_range(c->guess, c->set, e->arm, e->n_pix, e->wave_aa);
   const size_t size = mill_guess_table_numbers(c->guess, &range) * sizeof(float);
   for (int i = 0; i < c->n_templates; i++) {
-    if (c->templates[i].n_user > 0 && same_range(&c->templates[i].range, &range)) {
+    const mill_guess_range *has = &c->templates[i].range;
+    if (c->templates[i].n_user > 0 && has->arm == range.arm && has->n_cont == range.n_cont &&
+        has->n_bin == range.n_bin && has->n_block == range.n_block && has->bin0 == range.bin0) {
       c->templates[i].n_user++;
       e->i_guess = i;
       goto done;

@@ -142,18 +142,6 @@ static int begin_chunk(mill_schedule *s, making *d, int64_t at, int64_t row)
   return add_start(s, at, row);
 }
 
-/* Take rows of a file, from `row` on, until they cost at least `cost`.  Returns the end of these
- * rows; *spent: their cost.  Unwanted rows cost nothing. */
-static int64_t row_at_cost(const mill_schedule *s, const mill_schedule_file *file, int64_t row,
-                           double cost, double *spent)
-{
-  *spent = 0;
-  for (; row < file->n_row && *spent < cost; row++)
-    if (mill_schedule_wanted(s, file->row_start + row))
-      *spent += file->row_cost;
-  return row;
-}
-
 /* Divide file order[at], whose wanted rows cost file_left, among chunks. */
 static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
 {
@@ -173,8 +161,12 @@ static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
     }
     room = fmax(room, least);
     /* cut the file only if this chunk and the next get enough of it */
-    if (file_left > 2 * least && file->open_cost + file_left > room + least)
-      end = row_at_cost(s, file, row, fmax(room - file->open_cost, least), &spent);
+    if (file_left > 2 * least && file->open_cost + file_left > room + least) {
+      const double cost = fmax(room - file->open_cost, least);
+      spent = 0; /* unwanted rows cost nothing */
+      for (end = row; end < file->n_row && spent < cost; end++)
+        spent += mill_schedule_wanted(s, file->row_start + end) ? file->row_cost : 0;
+    }
     spent = fmin(spent, file_left); /* spent may be larger by rounding */
     d->taken += spent + file->open_cost;
     d->left -= spent;

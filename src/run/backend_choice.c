@@ -2,7 +2,6 @@
 #include "src/run/backend_choice.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "kernels/gpu.h"
@@ -225,25 +224,17 @@ static int is_worth_it(const mill_mpi *mpi, enum mill_crossover_kind kind, int64
   return wants;
 }
 
-/* Rank 0: return the backend with which the result to continue was begun. */
-static int wish_of_result(const char *output, const char *device)
-{
-  mill_log_debug("backend auto: %s was begun on %s and continues on the same", output, device);
-  /* device of a result of cuda+cpu: "cuda ... + cpu ..." */
-  if (strncmp(device, "cuda", 4) != 0)
-    return WISH_CPU;
-  return strstr(device, MILL_BACKEND_AND "cpu ") ? WISH_MIXED_AGAIN : WISH_GPU_AGAIN;
-}
-
 /* Rank 0 decides.  Without a usable GPU, a new run takes the CPU; a run begun on a GPU fails. */
 int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, const char *output,
                         const char *device, int64_t size, int n_thread, const char **choice,
                         int *has_gpu)
 {
   int wish = WISH_CPU;
-  if (mpi->rank == 0 && device)
-    wish = wish_of_result(output, device);
-  else if (mpi->rank == 0)
+  if (mpi->rank == 0 && device) {
+    mill_log_debug("backend auto: %s was begun on %s and continues on the same", output, device);
+    if (strncmp(device, "cuda", 4) == 0) /* a result of cuda+cpu has "cuda ... + cpu ..." */
+      wish = strstr(device, MILL_BACKEND_AND "cpu ") ? WISH_MIXED_AGAIN : WISH_GPU_AGAIN;
+  } else if (mpi->rank == 0)
     wish = is_worth_it(mpi, kind, size, n_thread) ? WISH_GPU : WISH_CPU;
   MILL_CHECK_MPI(MPI_Bcast(&wish, 1, MPI_INT, 0, mpi->comm));
   *choice = choice_of[wish];

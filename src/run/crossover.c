@@ -2,7 +2,6 @@
 #include "src/run/crossover.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

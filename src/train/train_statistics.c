@@ -224,19 +224,6 @@ static int n_kept(int n, const double *value, double total, double rest)
   return k;
 }
 
-/* Turn a principal direction, row [n_pix], into a pattern in the spectra's units, with its largest
- * element positive.  The factor 1 / sqrt(number of spectra) makes the scores' mean square 1. */
-static void make_pattern(const mill_train_statistics *s, const double *row, const double *scale,
-                         double *pattern)
-{
-  const double factor = 1 / sqrt((double)s->n);
-  double largest = 0;
-  for (int p = 0; p < s->n_pix; p++)
-    largest = fabs(row[p]) > fabs(largest) ? row[p] : largest;
-  for (int p = 0; p < s->n_pix; p++)
-    pattern[p] = row[p] * (largest < 0 ? -factor : factor) / scale[p];
-}
-
 /* Patterns are the principal directions of the scaled rows, by falling variance. */
 int mill_train_statistics_components(mill_train_statistics *s, const double *scale, int n_component,
                                      double rest, mill_train_components *out)
@@ -244,6 +231,7 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
   const size_t n_pix = (size_t)s->n_pix, n_row = (size_t)s->n_row;
   MILL_OWNED double *row = NULL, *value = NULL, *scaled = NULL;
   const int most = s->n < s->n_row ? (int)s->n : s->n_row;
+  const double factor = 1 / sqrt((double)s->n); /* makes the scores' mean square 1 */
   if (n_component < 1 || n_component >= most)
     return MILL_ERROR(
         MILL_ERR_INPUT,
@@ -271,7 +259,12 @@ int mill_train_statistics_components(mill_train_statistics *s, const double *sca
   for (int k = 0; k < out->n_component; k++) {
     const int from = n_component - 1 - k; /* variances ascend in value */
     out->variance[k] = value[from];
-    make_pattern(s, row + (size_t)from * n_pix, scale, out->pattern + (size_t)k * n_pix);
+    const double *direction = row + (size_t)from * n_pix;
+    double *pattern = out->pattern + (size_t)k * n_pix, largest = 0;
+    for (size_t p = 0; p < n_pix; p++)
+      largest = fabs(direction[p]) > fabs(largest) ? direction[p] : largest;
+    for (size_t p = 0; p < n_pix; p++) /* in the spectra's units, the largest element positive */
+      pattern[p] = direction[p] * (largest < 0 ? -factor : factor) / scale[p];
   }
   return MILL_OK;
 }

@@ -198,8 +198,6 @@ MILL_TEST(a_status_that_cannot_be_written_stops_nothing)
     mill_board_free(board, &(mill_board_end){0});
   }
   mill_board_free(NULL, NULL);
-  mill_board_took(NULL, 0);
-  mill_board_finished(NULL, MILL_STATUS_FITTED);
 }
 
 MILL_TEST(only_a_status_file_is_replaced)
