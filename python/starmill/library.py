@@ -265,13 +265,16 @@ class Star:
             limits ((float, float), optional): First and last wavelength, Angstrom in vacuum.
 
         Raises:
-            StarmillError, ValueError: No pixel is usable or in the limits; no fit succeeds.
+            StarmillError, ValueError: No pixel is usable or in the limits; no fit succeeds, or the
+                fit finds two stars (key binaries).
         """
         from .products.plot import draw_pieces
         if theta is None:
             table = fit([self])
             need(table["STATUS"][0] == 1, ValueError, "the star cannot be fitted: STATUS "
                  f"{table['STATUS'][0]} (docs/use/results.md explains it)")
+            need("SB2" not in table or table["SB2"][0] == 0, ValueError, "the fit found two stars: "
+                 "give theta (table.theta(0) is the brighter star's), or use `starmill plot`")
             theta = table.theta(0)
         return draw_pieces(self.library, theta, model(self, theta).pieces, limits)
 
@@ -394,7 +397,7 @@ def fix_model_error(star: Star, theta: Optional[ArrayLike]) -> None:
 
 
 def model(star: Star, theta: ArrayLike) -> Model:
-    """Compute a star's model at theta [n_par], by arm and by piece."""
+    """Compute the model of one star at theta [n_par], by arm and by piece."""
     to = _ffi.new("starmill_model **")
     star.library._call(_lib.starmill_model_create, star._handle, _point(star.library, theta), to)
     found = _ffi.gc(to[0], _lib.starmill_model_free)

@@ -237,7 +237,8 @@ STARMILL_API int starmill_minus2loglike(starmill_library *library, const starmil
 STARMILL_API int starmill_fix_model_error(starmill_library *library, starmill_star *star,
                                           const double *theta, starmill_error *error);
 
-/** Compute a star's model at theta [n_par], by arm and by piece; the caller frees the model. */
+/** Compute the model of one star at theta [n_par], by arm and by piece; the caller frees it.  The
+ *  theta of a row with SB2 1 is the brighter star's alone. */
 STARMILL_API int starmill_model_create(starmill_library *library, const starmill_star *star,
                                        const double *theta, starmill_model **model,
                                        starmill_error *error);
