@@ -390,8 +390,8 @@ def loglike(star: Star, theta: ArrayLike, penalty: bool = True):
 
 
 def fix_model_error(star: Star, theta: Optional[ArrayLike]) -> None:
-    """Include all model errors, computed at theta [n_par], in later calls for the star, as a fit
-    does at its solution.  theta None: leave them out."""
+    """Include all model errors, computed at theta [n_par], in later calls for the star.  A fit has
+    those computed near its solution: its M2LL differs by about 0.1.  theta None: leave them out."""
     star.library._call(_lib.starmill_fix_model_error, star._handle,
                        _ffi.NULL if theta is None else _point(star.library, theta))
 

@@ -233,7 +233,7 @@ STARMILL_API int starmill_minus2loglike(starmill_library *library, const starmil
 /** Include the model errors in this star's likelihood, in all later calls.  They are the errors of
  *  templates, of line-spread widths (key lsf_width_error) and of sky subtraction (key
  *  sky_components), computed at theta [n_par].  theta NULL: leave them out (the default).
- *  A fit includes the model errors computed at its solution. */
+ *  A fit includes those computed near its solution: its M2LL differs by about 0.1. */
 STARMILL_API int starmill_fix_model_error(starmill_library *library, starmill_star *star,
                                           const double *theta, starmill_error *error);
 
