@@ -53,7 +53,8 @@ class Spectrum(FromOthers):
         resolution (array [n_diag, n_pix], optional): Resolution matrix as DESI stores it.
         sigma (number or array [n_pix]): Line-spread sigma, Angstrom; lsf_factor does not apply.
         systematic (number or array [n_pix]): Error to add in quadrature, in the flux's unit.
-        exposure (int): 0, 1, ...; number spectra of the same arm as separate exposures.
+        exposure (int): 0, 1, ...; number spectra of the same arm as separate exposures.  A
+            spectrum that is given twice counts twice.
         air (bool): wave is in air; the key medium is for files only.
 
     Raises:

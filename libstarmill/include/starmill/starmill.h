@@ -142,7 +142,7 @@ STARMILL_API int starmill_library_constrain(starmill_library *library, const dou
  *
  *  name        the arm (b, r, z); a spectrum with any other name, or NULL, is cut by wavelength
  *              into the library's arms
- *  exposure    0, 1, ...; two spectra of the same arm need different numbers
+ *  exposure    0, 1, ...; a spectrum that is given twice counts twice, whatever its number
  *  wave        [n_pix] Angstrom, ascending; in air if air is not 0, whatever the key medium says
  *  flux, ivar  [n_pix] flux in any unit, and its inverse variance; ivar 0: a bad pixel
  *  mask        [n_pix] a set bit marks a bad pixel, except the bits of mask_ignore; NULL: none
