@@ -293,9 +293,9 @@ class SpectraFile:
         return _lib.starmill_file_n_row(self._handle)
 
     def __getitem__(self, row: int) -> Star:
-        need(0 <= row < len(self), IndexError, f"row {row} of {len(self)}")
+        need(-len(self) <= row < len(self), IndexError, f"row {row} of {len(self)}")
         handle = _ffi.new("starmill_star **")
-        _call(_lib.starmill_file_star, self._handle, row, handle)
+        _call(_lib.starmill_file_star, self._handle, row % len(self), handle)
         return Star(self.library, handle[0])
 
     def __iter__(self) -> Iterator[Star]:
@@ -495,8 +495,8 @@ class Table(Columns):
         library = library or self._library
         need(library is not None, ValueError, "a table from a file needs library=...")
         theta = np.empty(_lib.starmill_library_n_par(library._handle))
-        _call(_lib.starmill_table_theta, library._handle, self._handle, row,
-              _ffi.from_buffer("double[]", theta))
+        _call(_lib.starmill_table_theta, library._handle, self._handle,
+              row + len(self) * (row < 0), _ffi.from_buffer("double[]", theta))
         return theta
 
     def covariance(self, row: int) -> Floats:
