@@ -141,7 +141,8 @@ static const line fits_line[] = {
     {EPOCH, "VRAD_RANGE", REAL(R(vrad_range_km_s)), "km/s",
      "largest minus smallest velocity of the epochs"},
     {EPOCH, "EPOCH_CRC", MILL_TYPE_U32, 1, R(epoch_crc), 0, "",
-     "CRC-32 of the row's exposures in /epochs, one after another, values in column order"},
+     "CRC-32 of the row's exposures in /epochs, one after another, values in the order VRAD, "
+     "VRAD_ERR, VRAD_2, VRAD_2_ERR, SN, EPOCH, EPOCH_FLAG"},
     {PAIR, "SB2", I32, 1, R(pair), 0, "",
      "1 if the row was fitted as two stars; columns without _2 then hold the brighter star; exists "
      "only with the key binaries"},

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 BAD_SDSS = sum(1 << bit for bit in (*range(6), 18, 22, 23, *range(25, 29)))
 N_SHOWN = 8  # rows of a table that a notebook shows
 
-NAMES = {  # {argument of Spectrum, or "variance" or "deviation": names of columns, in any case}
-    "wave": ("wavelength", "wave", "lambda", "lam", "wl"), "loglam": ("loglam",),
+NAMES = {  # {argument of Spectrum: names of columns, in any case}
+    "wave": ("wavelength", "wave", "lambda", "lam", "wl", "loglam"),
     "flux": ("flux", "intensity"), "mask": ("mask", "and_mask", "qual"), "sigma": ("lsf_sigma",),
+    "ivar": ("ivar", "invvar", "flux_ivar"),  # counts before error
     "error": ("error", "err", "errs", "flux_err", "flux_error", "err_flux", "e_flux", "eflux",
-              "uncertainty", "std"), "deviation": ("sigma",),  # the error if the table has no other
-    "ivar": ("ivar", "invvar", "flux_ivar"), "variance": ("var", "variance", "flux_var")}
+              "uncertainty", "std")}
 
 
 def mask_of(name, values):
@@ -179,14 +179,16 @@ class FromOthers:
 
         Args:
             table (astropy.table.Table, pandas.DataFrame, numpy structured array or mapping):
-                Columns by name, in any case: ``wave``, ``wavelength`` or ``lambda`` (Angstrom, or
-                with a unit) or ``loglam``; ``flux``; ``ivar``, or ``error``, ``flux_err`` or
-                ``uncertainty``; optionally ``mask`` and ``lsf_sigma``.
+                Columns by name, in any case: ``wave``, ``wavelength``, ``lambda``, ``lam`` or
+                ``wl`` (Angstrom, or with a unit) or ``loglam``; ``flux`` or ``intensity``;
+                ``ivar``, ``invvar`` or ``flux_ivar``, else ``error``, ``err``, ``errs``,
+                ``flux_err``, ``flux_error``, ``err_flux``, ``e_flux``, ``eflux``, ``uncertainty``
+                or ``std``; optionally ``mask``, ``and_mask`` or ``qual``; ``lsf_sigma``.
             **more: Other arguments of `Spectrum`; they override the table's columns.
 
         Raises:
             TypeError: The object has no columns.
-            ValueError: A column is missing, or there are several of wavelengths.
+            ValueError: A column is missing, or several of one kind are there.
         """
         if type(table).__name__ == "FITS_rec":
             raise TypeError("a FITS_rec does not know its units: give Table.read(hdu)")
@@ -194,23 +196,22 @@ class FromOthers:
         names = list(names or (table.keys() if hasattr(table, "keys") else ()))
         need(names, TypeError, f"from_table takes a table with columns, not {type(table).__name__}")
         by_name = {str(name).strip().lower(): name for name in reversed(names)}
-        found = {}
+        found, either = dict(more), {"ivar", "error"}
         for argument, possible in NAMES.items():
             here = [by_name[n] for n in possible if n in by_name]
-            need(len(here) < 2 or argument != "wave" or "wave" in more, ValueError, "the table has "
-                 f"several columns of wavelengths, {', '.join(map(str, here))}: give one as wave")
-            for name in here[:1]:
+            if argument in found or (argument in either and found.keys() & either):
+                continue
+            need(len(here) < 2, ValueError, f"the table has several columns of {argument}: "
+                 f"{', '.join(map(str, here))}; leave one")
+            for name in here:
                 values = table[name]
                 if np.ndim(values) == 2 and len(values) == 1:
                     values = values.reshape(-1)  # keeps the unit
+                if str(name).strip().lower() == "loglam":
+                    values = 10.0 ** np.asarray(values, float)
                 found[argument] = mask_of(str(name), values) if argument == "mask" else values
-        if "loglam" in found:
-            found.setdefault("wave", 10.0 ** np.asarray(found.pop("loglam"), float))
-        own = [("error" if kind == "deviation" else kind, found.pop(kind)) for kind in (
-            "ivar", "error", "variance", "deviation") if kind in found]  # the first counts
-        found.update(own[:not {"ivar", "error"} & more.keys()], **more)
         missing = [n for n in ("wave", "flux") if n not in found]
-        missing += ["ivar or error"] * (not {"ivar", "error"} & found.keys())
+        missing += ["ivar or error"] * (not found.keys() & either)
         need(not missing, ValueError,
              f"the table has no {', '.join(missing)}: its columns are {', '.join(map(str, names))}")
         return cls(**found)

@@ -53,7 +53,8 @@ class Spectrum(FromOthers):
         resolution (array [n_diag, n_pix], optional): Resolution matrix as DESI stores it.
         sigma (number or array [n_pix]): Line-spread sigma, Angstrom; lsf_factor does not apply.
         systematic (number or array [n_pix]): Error to add in quadrature, in the flux's unit.
-        exposure (int): 0, 1, ...; number spectra of the same arm as separate exposures.
+        exposure (int): 0, 1, ...; number spectra of the same arm as separate exposures.  A
+            spectrum that is given twice counts twice.
         air (bool): wave is in air; the key medium is for files only.
 
     Raises:
@@ -265,13 +266,16 @@ class Star:
             limits ((float, float), optional): First and last wavelength, Angstrom in vacuum.
 
         Raises:
-            StarmillError, ValueError: No pixel is usable or in the limits; no fit succeeds.
+            StarmillError, ValueError: No pixel is usable or in the limits; no fit succeeds, or the
+                fit finds two stars (key binaries).
         """
         from .products.plot import draw_pieces
         if theta is None:
             table = fit([self])
             need(table["STATUS"][0] == 1, ValueError, "the star cannot be fitted: STATUS "
                  f"{table['STATUS'][0]} (docs/use/results.md explains it)")
+            need("SB2" not in table or table["SB2"][0] == 0, ValueError, "the fit found two stars: "
+                 "give theta (table.theta(0) is the brighter star's), or use `starmill plot`")
             theta = table.theta(0)
         return draw_pieces(self.library, theta, model(self, theta).pieces, limits)
 
@@ -289,9 +293,9 @@ class SpectraFile:
         return _lib.starmill_file_n_row(self._handle)
 
     def __getitem__(self, row: int) -> Star:
-        need(0 <= row < len(self), IndexError, f"row {row} of {len(self)}")
+        need(-len(self) <= row < len(self), IndexError, f"row {row} of {len(self)}")
         handle = _ffi.new("starmill_star **")
-        _call(_lib.starmill_file_star, self._handle, row, handle)
+        _call(_lib.starmill_file_star, self._handle, row % len(self), handle)
         return Star(self.library, handle[0])
 
     def __iter__(self) -> Iterator[Star]:
@@ -387,14 +391,14 @@ def loglike(star: Star, theta: ArrayLike, penalty: bool = True):
 
 
 def fix_model_error(star: Star, theta: Optional[ArrayLike]) -> None:
-    """Include all model errors, computed at theta [n_par], in later calls for the star, as a fit
-    does at its solution.  theta None: leave them out."""
+    """Include all model errors, computed at theta [n_par], in later calls for the star.  A fit has
+    those computed near its solution: its M2LL differs by about 0.1.  theta None: leave them out."""
     star.library._call(_lib.starmill_fix_model_error, star._handle,
                        _ffi.NULL if theta is None else _point(star.library, theta))
 
 
 def model(star: Star, theta: ArrayLike) -> Model:
-    """Compute a star's model at theta [n_par], by arm and by piece."""
+    """Compute the model of one star at theta [n_par], by arm and by piece."""
     to = _ffi.new("starmill_model **")
     star.library._call(_lib.starmill_model_create, star._handle, _point(star.library, theta), to)
     found = _ffi.gc(to[0], _lib.starmill_model_free)
@@ -491,8 +495,8 @@ class Table(Columns):
         library = library or self._library
         need(library is not None, ValueError, "a table from a file needs library=...")
         theta = np.empty(_lib.starmill_library_n_par(library._handle))
-        _call(_lib.starmill_table_theta, library._handle, self._handle, row,
-              _ffi.from_buffer("double[]", theta))
+        _call(_lib.starmill_table_theta, library._handle, self._handle,
+              row + len(self) * (row < 0), _ffi.from_buffer("double[]", theta))
         return theta
 
     def covariance(self, row: int) -> Floats:

@@ -89,7 +89,9 @@ def test_fits_are_those_of_the_program(library, stars, result):
 
 
 def test_likelihoods_and_models_are_those_of_the_result(library, stars, result):
-    theta = result.theta(0, library)
+    theta = result.theta(-len(result), library)
+    np.testing.assert_array_equal(theta, result.theta(0, library))
+    assert starmill.loglike(library.open(SURVEY)[-1], theta) == starmill.loglike(stars[-1], theta)
     value = starmill.minus2loglike(stars[0], theta, penalty=True)
     assert value == pytest.approx(result["M2LL"][0], rel=1e-9)
     model = starmill.model(stars[0], theta)

@@ -299,6 +299,12 @@ class Pairs(ProgramTest):
         for name in "SB2_GAIN", "VRAD_2", "TEFF_2", "FLUX_RATIO_R":
             np.testing.assert_array_equal(np.isfinite(self.row[name]), found)
 
+    def test_a_figure_shows_one_star(self):
+        from starmill import Library
+        star = Library(self.library, format="desi", binaries=True).open(self.coadd)[0]
+        with contextlib.suppress(ImportError):  # of matplotlib
+            self.assertRaisesRegex(ValueError, "two stars", star.plot)
+
     def test_ratio_of_fluxes(self):
         """RATIO and FLUX_RATIO_R are ratios in arm r. S/N 30 to 60 leave some per cent of error."""
         found = self.row["SB2"] == 1

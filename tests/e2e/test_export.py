@@ -13,6 +13,7 @@ from astropy.io.votable.ucd import check_ucd
 from astropy.table import Table
 
 from base import *  # noqa: F403
+from starmill.products.table import words
 from starmill.surveys import generic
 
 LIBRARY, SURVEY = tmp("lib.h5"), tmp("survey")
@@ -158,6 +159,7 @@ class Export(ProgramTest):
             head = hdus[0].header
             self.assertEqual(head["RUNID"], word(run_id))
             self.assertEqual(head["RVS_CMD"], command)
+            self.assertEqual(words("/it's \xe9", True), "/it%27s %C3%A9")
             self.assertEqual(head["DEPNAM00"], "starmill")
             self.assertEqual([head[f"TMPLCON{i}"] for i in range(3)], ["b", "r", "z"])
             self.assertEqual(head["TMPLSVR2"], word(library))

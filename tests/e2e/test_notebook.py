@@ -163,7 +163,7 @@ class Notebook(unittest.TestCase):
         self.assertEqual(backwards.resolution.tolist(), [[6, 5], [4, 3], [2, 1]])
         sdss = Spectrum.from_table({**table, "and_mask": [1 << 16, 1 << 22 | 1 << 24]})
         self.assertEqual(sdss.mask.tolist(), [0, 1 << 22])  # NOSKY alone is bad
-        for kind, power in ("ivar", -2), ("flux_err", 1), ("sigma", 1):  # sigma counts last
+        for kind, power in ("ivar", -2), ("flux_err", 1):
             made = Spectrum.from_table({"wave": nm, "flux": [1, 2.0], "sigma": [7, 8.0],
                                         kind: np.array([0.5, 1]) ** power})
             np.testing.assert_allclose(made.ivar, [4, 1])
@@ -173,7 +173,9 @@ class Notebook(unittest.TestCase):
                 (TypeError, "not SimpleNamespace", of.from_table, spectrum(nm)),
                 (TypeError, "know its units", of.from_table, rows.as_array().view(pyfits.FITS_rec)),
                 (ValueError, "no flux, ivar or error", of.from_table, {"wave": nm}),
-                (ValueError, "wavelength, lam: give one", of.from_table, {**table, "lam": nm}),
+                (ValueError, "wavelength, lam; leave one", of.from_table, {**table, "lam": nm}),
+                (ValueError, "err, flux_err; leave one", of.from_table, {**table, "err": [1, 1]}),
+                (ValueError, "wave, loglam; leave", of.from_table, {"wave": nm, "loglam": [3, 4]}),
                 (ValueError, "no ivar or error", of.from_table, {
                     "wave": nm, "flux": [1, 2.0], "sigma": [1, 1.0], "var": [4, 4.0]}),
                 (ValueError, "no uncertainty", of.from_specutils, spectrum(nm, uncertainty=None)),

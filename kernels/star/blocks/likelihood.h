@@ -413,7 +413,7 @@ MILL_BLOCK_FN double mill_block_n_share(mill_block *b, const mill_slot *slot, co
     const double first = t->ws->ln_wave[0], last = t->ws->ln_wave[t->n_pix - 1];
     const double shared = (last < high ? last : high) - (first > low ? first : low);
     if (t->arm == s->arm && mill_is_asked(slot, i) && shared > 0.0)
-      part += mill_segment_weight(t) * shared / (last - first);
+      part += mill_segment_weight(t) * (shared / (last - first)); /* exactly its weight if t is s */
   }
   part = mill_block_sum(b, part);
   return s->n_good > 0 ? fmax(part / mill_segment_weight(s), 1.0) : 1.0;

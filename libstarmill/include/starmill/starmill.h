@@ -142,7 +142,7 @@ STARMILL_API int starmill_library_constrain(starmill_library *library, const dou
  *
  *  name        the arm (b, r, z); a spectrum with any other name, or NULL, is cut by wavelength
  *              into the library's arms
- *  exposure    0, 1, ...; two spectra of the same arm need different numbers
+ *  exposure    0, 1, ...; a spectrum that is given twice counts twice, whatever its number
  *  wave        [n_pix] Angstrom, ascending; in air if air is not 0, whatever the key medium says
  *  flux, ivar  [n_pix] flux in any unit, and its inverse variance; ivar 0: a bad pixel
  *  mask        [n_pix] a set bit marks a bad pixel, except the bits of mask_ignore; NULL: none
@@ -233,11 +233,12 @@ STARMILL_API int starmill_minus2loglike(starmill_library *library, const starmil
 /** Include the model errors in this star's likelihood, in all later calls.  They are the errors of
  *  templates, of line-spread widths (key lsf_width_error) and of sky subtraction (key
  *  sky_components), computed at theta [n_par].  theta NULL: leave them out (the default).
- *  A fit includes the model errors computed at its solution. */
+ *  A fit includes those computed near its solution: its M2LL differs by about 0.1. */
 STARMILL_API int starmill_fix_model_error(starmill_library *library, starmill_star *star,
                                           const double *theta, starmill_error *error);
 
-/** Compute a star's model at theta [n_par], by arm and by piece; the caller frees the model. */
+/** Compute the model of one star at theta [n_par], by arm and by piece; the caller frees it.  The
+ *  theta of a row with SB2 1 is the brighter star's alone. */
 STARMILL_API int starmill_model_create(starmill_library *library, const starmill_star *star,
                                        const double *theta, starmill_model **model,
                                        starmill_error *error);

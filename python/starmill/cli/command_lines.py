@@ -427,9 +427,9 @@ def compare():
     job = Job("compare", "products.compare", "A B [--figure FILE.png] [--list FILE.csv]", """\
 Compare two results of the same stars, star by star.  A and B are results of starmill fit
 (HDF5), FITS files of starmill export, or rvtab files of rvspecfit or starmill; differences
-are B - A.  Several rvtab files may be joined by commas.  Stars are matched by TARGETID, and
-by EXPID too if both files have it; without TARGETID by OBJECT, else by IDENTIFIER.  Rows whose
-key is repeated in a file are counted and left out.""", "numpy scipy h5py astropy", """\
+are B - A, also in units of the larger error.  Several rvtab files may be joined by commas.
+Stars are matched by TARGETID, and by EXPID too if both files have it; without TARGETID by
+OBJECT, else by IDENTIFIER.  Rows whose key is repeated in a file are counted and left out.""", "numpy scipy h5py astropy", """\
 Exit status: 0: done; 2: usage, or no star is in both files; 4: a file cannot be read or
 written.""", (2, 2, "two results"))
     job.add("figure", "draw the differences into this PNG or PDF (needs matplotlib)", "FILE.png")

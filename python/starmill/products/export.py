@@ -88,11 +88,11 @@ def primary(result, kind, n_left_out, i=None, file=None):
         header[f"TMPLCON{k}"] = words(arm.lower()), "arm"
         header[f"TMPLREV{k}"] = words(said["LIBRARY_NAME"]), "template library"
         header[f"TMPLSVR{k}"] = words(said["LIBRARY_HASH"])
-    header["RVS_CONF"] = words(f"{result.path}:/provenance/CONFIG")
+    header["RVS_CONF"] = words(f"{result.path}:/provenance/CONFIG", True)
     header["RVS_CMD"] = words(said["COMMAND"])
-    header["RR_FILE"] = words(files["REDROCK"][i]) if i is not None else ""
+    header["RR_FILE"] = words(files["REDROCK"][i], True) if i is not None else ""
     if i is not None:
-        header["INPUT"] = words(result.files[i])
+        header["INPUT"] = words(result.files[i], True)
         frame = text(files["FRAME"][i])
         if frame.endswith("centric"):
             header["SPECSYS"] = frame[:8].upper(), "frame of wavelengths and velocities"

@@ -57,10 +57,12 @@ def printable(values):
     return texts
 
 
-def words(one):
-    """Return a text as a keyword's value, with " for ', which astropy may take for its end."""
-    text = quote(one if isinstance(one, bytes) else one.encode("utf-8", "surrogateescape"), ASCII)
-    return (text if len(text) <= LONGEST else text[:LONGEST - 3] + "...").replace("'", '"')
+def words(one, is_path=False):
+    """Return a text as a keyword's value; ', which astropy may take for its end, becomes %27 in a
+    path, else "."""
+    raw = one if isinstance(one, bytes) else one.encode("utf-8", "surrogateescape")
+    text = quote(raw if is_path else raw.replace(b"'", b'"'), ASCII.replace(b"'", b""))
+    return text if len(text) <= LONGEST else text[:LONGEST - 3] + "..."
 
 
 def ones_sum(total, piece, at=0):

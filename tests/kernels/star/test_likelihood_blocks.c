@@ -6,6 +6,7 @@
 #include <lapacke.h>
 
 #include "kernels/math/cells.h"
+#include "kernels/star/blocks/likelihood.h"
 #include "tests/kernels/math/block_bench.h"
 #include "tests/kernels/math/blocks_f32.h"
 
@@ -411,6 +412,25 @@ MILL_TEST(infinite_value_has_no_derivatives)
   assert_true(answer[MILL_ANSWER_F] == (double)INFINITY);
   for (int j = 0; j < b.model.n_par; j++)
     assert_close(answer[MILL_ANSWER_TANGENTS + j], 0, 0);
+}
+
+static void find_share(mill_block *block, void *slot)
+{
+  b.s.n_share = mill_block_n_share(block, slot, &b.s);
+}
+
+/** Rounding does not make a lone exposure share its error: its evidence would be NaN. */
+MILL_TEST(a_lone_exposure_shares_no_error)
+{
+  double ln_wave[2] = {log(3600), 0}, vel[MILL_N_PROFILE] = {0};
+  mill_waveset set = {.ln_wave = ln_wave};
+  mill_slot slot = {.segment = &b.s, .n_segment = 1, .vel = vel};
+  for (int i = 0; i < 300; i++) {
+    b.s = (mill_segment){.used = 1, .ws = &set, .n_pix = 2, .n_good = 2000 + i, .sn = 3 + 0.37 * i};
+    ln_wave[1] = log(5800 + i);
+    mill_block_run(find_share, &slot);
+    assert_true(b.s.n_share == 1.0);
+  }
 }
 
 MILL_SEEDED_TEST_MAIN(SEED, NULL, NULL)
