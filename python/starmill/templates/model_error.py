@@ -34,19 +34,29 @@ def smoother(arm, kernel_aa):
     return cut, inside
 
 
+def smoothed(library, i_arm, kernel_aa):
+    """Return a function of labels that gives an arm's templates convolved with a Gaussian of sigma
+    kernel_aa (A), and the slice of pixels where they are right."""
+    cut, inside = smoother(library.arm[i_arm], kernel_aa) if kernel_aa > 0 else (None, slice(None))
+
+    def templates(labels):
+        model = emulate.flux(library, i_arm, labels)
+        if cut:
+            model[:, inside] = [cut.apply(one) for one in model]
+        return model
+    return templates, inside
+
+
 def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
     """Return residuals r / (mean of r in the spectrum) - 1 [n, n_pix] with r = spectrum / template;
     NaN: unknown.  Also return the mean [n_pix] of the templates, each divided by its mean |flux|.
-    spectra: LabelledSpectra.  kernel_aa: sigma (A) of a Gaussian that convolves templates in r."""
-    arm = library.arm[i_arm]
-    cut, inside = smoother(arm, kernel_aa) if kernel_aa > 0 else (None, slice(None))
+    spectra: LabelledSpectra.  kernel_aa: sigma (A) of a Gaussian that convolves templates."""
+    arm, (templates, inside) = library.arm[i_arm], smoothed(library, i_arm, kernel_aa)
     out, level = np.full((len(spectra.flux), arm.n_pix), np.nan), np.zeros(arm.n_pix)
     for start in range(0, len(out), BLOCK):
         block = slice(start, start + BLOCK)
-        model = emulate.flux(library, i_arm, spectra.labels[block])
+        model = templates(spectra.labels[block])
         level += (model / np.abs(model).mean(axis=1, keepdims=True)).sum(axis=0)
-        if cut:
-            model[:, inside] = [cut.apply(one) for one in model]
         for i, flux in enumerate(spectra.flux[block].astype(float)):
             value = on_grid(spectra.wave, np.where(flux > 0, flux, np.nan), arm.wave_aa)
             out[start + i, inside] = (value / model[i])[inside]
@@ -111,10 +121,12 @@ def covered_arms(options, library, wave):
 def measure_arm(options, library, i_arm, spectra, sigma_aa):
     arm = library.arm[i_arm]
     x, level = residuals_of(library, i_arm, spectra, missing_sigma(options.spectra, arm, sigma_aa))
-    arm.error, facts = residuals.measure(
-        arm.wave_aa, x, options.components, noise=1 / (options.spectra_sn or np.inf),
-        n_continuum=options.continuum, level=level)
-    print(residuals.line(arm.name, arm.error, facts))
+    noise = residuals.noise_left(
+        options.spectra_sn, spectra.wave, lambda flux: on_grid(spectra.wave, flux, arm.wave_aa),
+        arm.wave_aa, options.continuum)
+    arm.error, n = residuals.measure(arm.wave_aa, x, options.components, noise=noise,
+                                     n_continuum=options.continuum, level=level)
+    print(residuals.line(arm, n, arm.wave_aa))
 
 
 def begin(options, error_columns=None):
