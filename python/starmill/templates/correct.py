@@ -12,7 +12,7 @@ from starmill.templates import correction, emulate, residuals
 from starmill.templates.correction import clipped
 from starmill.templates.library_file import write
 from starmill.templates.measure import robust
-from starmill.templates.model_error import begin, covered_arms, missing_sigma
+from starmill.templates.model_error import begin, check_rest, covered_arms, missing_sigma
 from starmill.templates.spectra_files import on_grid
 from starmill.templates.spectra_options import number
 
@@ -203,7 +203,7 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     """Correct an arm and measure its model error.  Return lines of text and the labels' floors."""
     arm, use, spectra = library.arm[i_arm], labels_to_use(options, library), copy.copy(spectra)
     kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
-    noise = 1 / (options.spectra_sn or np.inf)  # relative to the flux
+    check_rest(options.spectra, library, i_arm, spectra, kernel_aa)
     how = (spectra, sigma_aa, kernel_aa, options.continuum, where_to_measure(options),
            label_errors(options, library))
     found = correction.compare(library, i_arm, *how)
@@ -225,8 +225,9 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     shift = correction.without_trend(found.shifts(after), emulate.monomials(found.mapped, 1))
     n = measure_error(arm, found, found.at_shifts(after, shift), options, spectra.wave)
     pixel = np.median(np.diff(spectra.wave)) / (arm.ln_step * np.median(found.wave))
+    noise2 = pixel / (options.spectra_sn or np.inf) ** 2
     given = np.where(np.isnan(found.errors) & bool(options.label_errors), found.scale, found.errors)
-    floors = make_true(library, arm, found, after, noise**2 * pixel, given)  # given: label errors
+    floors = make_true(library, arm, found, after, noise2, given)
     return [*lines, *describe(arm, library.label, found, learned, change, rest),
             residuals.line(arm, n, found.wave)], floors
 

@@ -3,17 +3,20 @@
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, need
+from starmill.cli.basics import INPUT, USAGE, need, warn
 from starmill.templates import emulate, residuals
 from starmill.templates.library_data import inside_hulls
 from starmill.templates.library_file import read, writable, write
+from starmill.templates.measure import robust
 from starmill.templates.resample import ArmCut
+from starmill.templates.spectra import find_velocities
 from starmill.templates.spectra_files import on_grid, read_all
 from starmill.templates.spectra_options import Request
 from starmill.wavelength import FWHM_PER_SIGMA
 
 LEAST_LEVEL = 0.01  # floor of the mean template, relative to the mean flux of an arm
 SIGMA_TOLERANCE = 0.01  # relative; sigmas this close are equal, since cards are rounded
+MOST_KM_S = 3.0  # by which spectra at rest may differ from the templates
 BLOCK = 64  # spectra emulated at once
 
 
@@ -66,6 +69,30 @@ def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
     return out / mean - 1, np.maximum(level / len(out), LEAST_LEVEL)
 
 
+def check_rest(path, library, i_arm, spectra, kernel_aa):
+    """Print the mean velocity of spectra against templates; refuse spectra that are not at rest."""
+    arm, (x, _) = library.arm[i_arm], residuals_of(library, i_arm, spectra, kernel_aa)
+    good = np.isfinite(x)
+    smooth = np.linalg.qr(residuals.continuum(np.linspace(-1, 1, arm.n_pix),
+                                              residuals.N_CONTINUUM).T)[0].T
+    model = smoothed(library, i_arm, kernel_aa)[0](spectra.labels)
+    model = np.log(np.maximum(model, LEAST_LEVEL * model.mean(axis=1, keepdims=True)))
+    y = model + np.log(np.clip(np.where(good, 1 + x, 1), LEAST_LEVEL, 1 / LEAST_LEVEL))
+    for one in (model, y):
+        one -= (one @ smooth.T) @ smooth
+    found = find_velocities(y, good, model, arm.ln_step)
+    found = found[np.isfinite(found) & good.any(axis=1)]
+    if len(found) < residuals.LEAST_SPECTRA:
+        return
+    mean, scatter = robust(found)
+    error = 1.25 * scatter / np.sqrt(len(found))  # of a median
+    text = (f"the spectra are on average at {mean:.2f} +- {error:.2f} km/s relative to the "
+            f"templates of arm {arm.name}")
+    need(abs(mean) <= max(5 * error, MOST_KM_S), INPUT,
+         f"{path}: {text}: bring them to rest, or check --medium")
+    print(text)
+
+
 def missing_sigma(path, arm, sigma_aa):
     """Return the Gaussian sigma (A) that convolves the templates of an arm to the spectra's
     sigma_aa; 0 if sigma_aa is unknown (NaN) or the templates have the instrument's resolution."""
@@ -103,6 +130,9 @@ def read_inside(options, library, error_columns):
         inside = inside_hulls(library, spectra.labels)
     need(inside.any(), INPUT, f"{options.spectra}: no labels are inside the library's hulls")
     print(f"spectra: {inside.sum()} of {len(inside)} have labels inside the library's hulls")
+    if 2 * inside.sum() < np.isfinite(spectra.labels).all(axis=1).sum():
+        warn("more than half of the labels are outside the hulls: are --columns in the library's "
+             f"order, {', '.join(label.name for label in library.label)}?")
     for name in ("flux", "labels", "errors"):
         setattr(spectra, name, getattr(spectra, name)[inside])
     return spectra
@@ -120,7 +150,9 @@ def covered_arms(options, library, wave):
 
 def measure_arm(options, library, i_arm, spectra, sigma_aa):
     arm = library.arm[i_arm]
-    x, level = residuals_of(library, i_arm, spectra, missing_sigma(options.spectra, arm, sigma_aa))
+    kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
+    check_rest(options.spectra, library, i_arm, spectra, kernel_aa)
+    x, level = residuals_of(library, i_arm, spectra, kernel_aa)
     noise = residuals.noise_left(
         options.spectra_sn, spectra.wave, lambda flux: on_grid(spectra.wave, flux, arm.wave_aa),
         arm.wave_aa, options.continuum)
