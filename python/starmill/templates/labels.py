@@ -15,6 +15,7 @@ from starmill.templates.library_data import MAX_FACET, MAX_HULL, Hull, Label, in
 # column, unit and typical uncertainty of the labels of synthetic spectra
 KNOWN = {"teff": ("TEFF", "K", 60.0), "logg": ("LOGG", "log(cm s**-2)", 0.15),
          "feh": ("FEH", "dex", 0.1), "alpha": ("ALPHAFE", "dex", 0.05)}
+LEAST_TEFF = 300.0  # of the hottest model, K
 
 
 def describe(name):
@@ -29,10 +30,17 @@ def make_labels(names, values):
     return labels, np.stack([label.map(values[:, i]) for i, label in enumerate(labels)], axis=1)
 
 
+def check_unit(name, value):
+    """Refuse values [n] of label teff that are no Kelvin, as in kK."""
+    need(name != "teff" or value.max() >= LEAST_TEFF, INPUT,
+         f"label teff is at most {value.max():g}, expected values in K")
+
+
 def measure(label, value):
     """Set mapping, range, mean, std and scale of a label from values [n]; return the label."""
     label.min, label.max = float(value.min()), float(value.max())
     label.mapping = int(label.name == "teff")
+    check_unit(label.name, value)
     if label.mapping and not label.min > 0:
         raise Failure(INPUT, f"label teff goes down to {label.min:g}; it must be above 0")
     x = label.map(value)

@@ -68,7 +68,8 @@ class Grid:
         hole = holes(spectra.wave) & inside[1:] & inside[:-1]
         i = np.argmax(hole)
         need(not hole[i], INPUT, f"the first spectrum has no pixel between {spectra.wave[i]:.2f} "
-             f"and {spectra.wave[i + 1]:.2f} A: put another spectrum first, or narrow --range")
+             f"and {spectra.wave[i + 1]:.2f} A: narrow --range, or put a spectrum without this "
+             "hole first")
         # shifts by velocities need pixels beyond the range
         self.use = slice(None) if settings.align else inside
         labels, (low, high) = spectra.labels, settings.limits.T
