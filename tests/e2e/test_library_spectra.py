@@ -462,7 +462,7 @@ class LibrarySpectra(ProgramTest):
             ((*GIVEN, "--wave", "9000,-1", path), 3, ("must ascend",)),
             (GIVEN, 2, ("give one file of spectra",)),
             ((*GIVEN, nm), 3, ("nm.fits", "517.475 at most, have no unit", "CUNIT1")),
-            ((*GIVEN, kk), 3, ("label teff is at most 6.", "expected values in K")),
+            ((*GIVEN, kk), 3, ("label teff is 4.", "expected K")),
             ((*GIVEN, "--columns", "LAM,F", tmp("nowhere.txt")), 2, ("nowhere.txt is no file",)),
             ((*GIVEN, tmp("nowhere.fits")), 3, ("nowhere.fits",))):
             with self.subTest(options=options):

@@ -3,7 +3,6 @@
 remaining model error (docs/science/numerics.md, "Correction by real spectra")."""
 
 import copy
-from functools import partial
 
 import numpy as np
 
@@ -134,18 +133,15 @@ def measure_error(arm, found, rest, options, wave):
         value = np.interp(arm.wave_aa, found.wave[known], np.expm1(x[known]))
         out[:] = np.where(gap | ~corrected, np.nan, value)
 
-    def put(flux, to=arm.wave_aa):
-        thinned = on_grid(wave, flux, arm.wave_aa)[found.at]
-        good = np.isfinite(thinned)
-        return np.interp(to, found.wave[good], thinned[good], np.nan, np.nan)
+    def put(wave, flux, to):
+        return np.interp(to, found.wave, on_grid(wave, flux, to)[found.at], np.nan, np.nan)
 
-    noise, at_pixel = (residuals.noise_left(options.spectra_sn, wave, partial(put, to=to), to,
-                                            options.continuum) for to in (arm.wave_aa, found.wave))
+    noise = residuals.noise_left(options.spectra_sn, wave, arm.wave_aa, options.continuum, put)
     arm.error, n_used = residuals.measure(arm.wave_aa, full, options.components, noise=noise,
                                           n_continuum=options.continuum, level=found.level)
     n = found.known.sum(axis=0)
     before2 = ((clipped(found.x, found.known) ** 2).sum(axis=0) / np.maximum(n, 1)
-               - at_pixel**2)[n > 0]
+               - noise[found.at] ** 2)[n > 0]
     quarter = len(before2) // 4
     size2 = np.interp(arm.wave_aa, found.wave[n > 0], before2, before2[:quarter].mean(),
                       before2[-quarter:].mean())

@@ -30,24 +30,17 @@ def make_labels(names, values):
     return labels, np.stack([label.map(values[:, i]) for i, label in enumerate(labels)], axis=1)
 
 
-def check_unit(name, value):
-    """Refuse values [n] of label teff that are no Kelvin, as in kK."""
-    need(name != "teff" or value.max() >= LEAST_TEFF, INPUT,
-         f"label teff is at most {value.max():g}, expected values in K")
-
-
 def measure(label, value):
     """Set mapping, range, mean, std and scale of a label from values [n]; return the label."""
     label.min, label.max = float(value.min()), float(value.max())
     label.mapping = int(label.name == "teff")
-    check_unit(label.name, value)
-    if label.mapping and not label.min > 0:
-        raise Failure(INPUT, f"label teff goes down to {label.min:g}; it must be above 0")
+    need(not label.mapping or label.min > 0 and label.max >= LEAST_TEFF, INPUT,
+         f"label teff is {label.min:g} to {label.max:g}, expected K, above 0")
     x = label.map(value)
     label.mean = math.fsum(x) / len(x)
     label.std = math.sqrt(math.fsum((x - label.mean) ** 2) / len(x))
     need(label.std > 1e-9 * (1 + abs(label.mean)), INPUT, f"label {label.name} is {label.min:g} in "
-         f"all {len(value)} spectra in use; leave it out or keep a wider range")
+         f"all {len(value)} spectra in use; leave it out (--labels) or keep a wider range")
     if not label.scale > 0:
         label.scale = 0.1 * (label.max - label.min) / math.sqrt(12)
     return label

@@ -9,7 +9,7 @@ from starmill.templates.library_data import inside_hulls
 from starmill.templates.library_file import read, writable, write
 from starmill.templates.measure import robust
 from starmill.templates.resample import ArmCut
-from starmill.templates.spectra import find_velocities
+from starmill.templates.spectra import find_velocities, legendre
 from starmill.templates.spectra_files import on_grid, read_all
 from starmill.templates.spectra_options import Request
 from starmill.wavelength import FWHM_PER_SIGMA
@@ -73,8 +73,7 @@ def check_rest(path, library, i_arm, spectra, kernel_aa):
     """Print the mean velocity of spectra against templates; refuse spectra that are not at rest."""
     arm, (x, _) = library.arm[i_arm], residuals_of(library, i_arm, spectra, kernel_aa)
     good = np.isfinite(x)
-    smooth = np.linalg.qr(residuals.continuum(np.linspace(-1, 1, arm.n_pix),
-                                              residuals.N_CONTINUUM).T)[0].T
+    smooth = legendre(arm.wave_aa, residuals.N_CONTINUUM)
     model = smoothed(library, i_arm, kernel_aa)[0](spectra.labels)
     model = np.log(np.maximum(model, LEAST_LEVEL * model.mean(axis=1, keepdims=True)))
     y = model + np.log(np.clip(np.where(good, 1 + x, 1), LEAST_LEVEL, 1 / LEAST_LEVEL))
@@ -82,15 +81,13 @@ def check_rest(path, library, i_arm, spectra, kernel_aa):
         one -= (one @ smooth.T) @ smooth
     found = find_velocities(y, good, model, arm.ln_step)
     found = found[np.isfinite(found) & good.any(axis=1)]
-    if len(found) < residuals.LEAST_SPECTRA:
+    if len(found) == 0:
         return
-    mean, scatter = robust(found)
-    error = 1.25 * scatter / np.sqrt(len(found))  # of a median
-    text = (f"the spectra are on average at {mean:.2f} +- {error:.2f} km/s relative to the "
-            f"templates of arm {arm.name}")
-    need(abs(mean) <= max(5 * error, MOST_KM_S), INPUT,
-         f"{path}: {text}: bring them to rest, or check --medium")
+    middle, error = robust(found) * np.array([1, 1.25 / np.sqrt(len(found))])  # of a median
+    text = f"spectra: at {middle:.2f} +- {error:.2f} km/s relative to the templates of arm {arm.name}"
     print(text)
+    need(abs(middle) <= max(5 * error, MOST_KM_S), INPUT,
+         f"{path}: {text[9:]}: bring them to rest, or check --medium")
 
 
 def missing_sigma(path, arm, sigma_aa):
@@ -153,9 +150,7 @@ def measure_arm(options, library, i_arm, spectra, sigma_aa):
     kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
     check_rest(options.spectra, library, i_arm, spectra, kernel_aa)
     x, level = residuals_of(library, i_arm, spectra, kernel_aa)
-    noise = residuals.noise_left(
-        options.spectra_sn, spectra.wave, lambda flux: on_grid(spectra.wave, flux, arm.wave_aa),
-        arm.wave_aa, options.continuum)
+    noise = residuals.noise_left(options.spectra_sn, spectra.wave, arm.wave_aa, options.continuum)
     arm.error, n = residuals.measure(arm.wave_aa, x, options.components, noise=noise,
                                      n_continuum=options.continuum, level=level)
     print(residuals.line(arm, n, arm.wave_aa))

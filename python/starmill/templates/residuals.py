@@ -7,6 +7,7 @@ from scipy.linalg import eigh
 
 from starmill.cli.basics import INPUT, Failure, need, warn
 from starmill.templates import library_data
+from starmill.templates.spectra_files import on_grid
 
 LEAST_SPECTRA = 8
 N_COMPONENT, N_CONTINUUM = 8, 10  # by default
@@ -15,16 +16,15 @@ APART = 64  # pixels; farther apart pixels do not mix when spectra are resampled
 SMALL_ERROR = 0.02  # relative to flux, typical noise: smaller residuals weigh no more
 
 
-def noise_left(spectra_sn, wave, put, to, n_continuum):
+def noise_left(spectra_sn, wave, to, n_continuum, put=on_grid):
     """Return the rms [n_pix], relative to the flux, that white noise of S/N spectra_sn (None: no
-    noise) at wavelengths wave has after the linear function put(flux), which brings it to `to`
-    [n_pix] (NaN: unknown), and after a fit of n_continuum functions."""
+    noise) has after put(wave, flux, to) and a fit of n_continuum functions."""
     if not spectra_sn:
-        return 0.0
-    # the sum of put's squared weights; put sees pixels APART pixels apart at once: no overlap
-    share = sum((put(1.0 + (np.arange(len(wave)) % APART == i)) - 1) ** 2 for i in range(APART))
-    to = to[np.isfinite(share)]
-    n = ((wave >= to.min(initial=np.inf)) & (wave <= to.max(initial=0))).sum()
+        return np.zeros(len(to))
+    # the sum of put's squared weights; it sees pixels APART pixels apart at once: no overlap
+    pulses = (1.0 + (np.arange(len(wave)) % APART == i) for i in range(APART))
+    share = sum((put(wave, flux, to) - 1) ** 2 for flux in pulses)
+    n = ((wave >= to[0]) & (wave <= to[-1])).sum()
     return np.sqrt(np.maximum(np.nan_to_num(share) - n_continuum / max(n, 1), 0)) / spectra_sn
 
 
@@ -167,5 +167,6 @@ def line(arm, n, wave):
     """Return a text on an arm's model error, measured by n spectra around the wavelengths wave."""
     (rms, left), q = arm.error.size(), len(arm.error.sigma)
     return (f"model error of arm {arm.name}: {100 * rms:.3f} % of the flux, rms of {n} spectra; "
-            f"{q} component{'s leave' if q != 1 else ' leaves'} {100 * left:.1f} % of its variance, "
-            f"correlated over {arm.error.correlation * arm.ln_step * np.median(wave):.2f} A")
+            f"{q} component{'s leave' if q != 1 else ' leaves'} {100 * left:.1f} % of its "
+            "variance, correlated over "
+            f"{arm.error.correlation * arm.ln_step * np.median(wave):.2f} A")

@@ -291,9 +291,9 @@ class Functions:
         x = np.where(self.gap, np.nan, np.expm1(self.y - self.left_out()))
         n_removed = max(residuals.N_CONTINUUM, self.settings.continuum + 1)
         some = np.unique(np.percentile(velocity, np.linspace(0, 100, 9)))
-        noise = np.sqrt(np.mean([np.square(residuals.noise_left(
-            self.settings.spectra_sn, wave, lambda flux, to=arm.wave_aa * doppler(v): interpolated(
-                wave, flux, to), arm.wave_aa * doppler(v), n_removed)) for v in some], axis=0))
+        noise = np.sqrt(np.mean([residuals.noise_left(
+            self.settings.spectra_sn, wave, arm.wave_aa * doppler(v), n_removed, interpolated) ** 2
+                                 for v in some], axis=0))
         return residuals.measure(arm.wave_aa, x, self.settings.model_error, self.weight, noise)
 
 
