@@ -436,6 +436,8 @@ class LibrarySpectra(ProgramTest):
         path = write("silent.fits")
         # many files have CTYPE1 WAVELENGTH, which names no medium; WAVE would mean vacuum
         vague = write("vague.fits", cards=[("CTYPE1", "WAVELENGTH")])
+        nm = write("nm.fits", cards=[("CRVAL1", FIRST / 10), ("CDELT1", STEP / 10)])
+        kk = write("kk.fits", edit=lambda _, labels: labels.__itruediv__([1000, 1, 1]))
         out = ("library", "spectra", "--output", tmp("silent.h5"))
         for options, status, parts in (
             (("--sigma", 1, path), 3, ("medium of its wavelengths", "--medium air or --medium vacuum")),
@@ -459,6 +461,9 @@ class LibrarySpectra(ProgramTest):
             ((*GIVEN, "--spectra-sn", "50", path), 2, ("--spectra-sn does not apply", "--model-error")),
             ((*GIVEN, "--wave", "9000,-1", path), 3, ("must ascend",)),
             (GIVEN, 2, ("give one file of spectra",)),
+            ((*GIVEN, nm), 3, ("nm.fits", "517.475 at most, have no unit", "CUNIT1")),
+            ((*GIVEN, kk), 3, ("label teff is 4.", "expected K")),
+            ((*GIVEN, "--columns", "LAM,F", tmp("nowhere.txt")), 2, ("nowhere.txt is no file",)),
             ((*GIVEN, tmp("nowhere.fits")), 3, ("nowhere.fits",))):
             with self.subTest(options=options):
                 self.assertOneLine(starmill(*out, *options), *parts, status=status)

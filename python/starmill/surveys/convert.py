@@ -27,7 +27,6 @@ IVAR, VARIANCE = re.compile("I(NV(ERSE)?)?_?VAR"), re.compile("VAR")
 KNOWN = [[name.upper() for what in kind.split() for name in NAMES[what]]
          for kind in ("wave", "flux", "error ivar variance deviation", "sigma deviation")]
 MAX_BYTES, MAX_TOTAL = 512 << 20, 1 << 25  # bytes of a text file; pixels of the output
-SHORT_AA = 3000  # a spectrum without unit that ends below may be in nm: refuse it
 
 
 def split_unit(name):
@@ -192,8 +191,6 @@ def inverse_variance(path, one, name):
 def row_of(path, request, power):
     """Return a file's row for generic.write."""
     one, error_name = read(path, request)
-    need(one.origin.unit or request.wave or request.wave_file or one.wave[-1] >= SHORT_AA, INPUT,
-         f"{path}: its wavelengths, {one.wave[-1]:g} at most, have no unit; give --unit nm or Angstrom")
     name = stem(path, FILES)[-31:].strip()  # the most characters that a name may have
     need(name and name.isascii() and name.isprintable(), INPUT,
          f"{path}: a star's name must be printable ASCII; rename the file")

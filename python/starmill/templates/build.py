@@ -16,6 +16,7 @@ from starmill.cli.basics import (INPUT, STOPPED, USAGE, Failure, as_failure, asc
 from starmill.cli.running import OutputLock, Progress, Stop, check_roles, each, n_workers, tell
 from starmill.templates.grid_file import (BAD, GOOD, TO_DO, WHY, Models, Writer, create,
                                           describe_models, finish, open_grid, revise, short)
+from starmill.templates.labels import describe, measure
 from starmill.templates.library_data import (MAX_ARM, MAX_LABEL, MAX_PIX, MAX_SIGMA_WIDTH, MIN_PIX,
                                              Arm)
 from starmill.templates.resample import ArmCut, level_of
@@ -229,9 +230,7 @@ def check_labels(models, names):
     need(len(good), INPUT, f"none of the {len(models)} models can be used; "
          f"{os.fsdecode(models.name[0])}: {os.fsdecode(models.why[0])}")
     for name, values in zip(names, good.T):
-        need(not (values == values[0]).all(), INPUT,
-             f"label {name} is {values[0]:g} in all models, so it cannot be learned: omit it from "
-             "--labels, or give models in which it varies")
+        measure(describe(name), values)
 
 
 class Job:

@@ -11,7 +11,8 @@ from starmill.templates import correction, emulate, residuals
 from starmill.templates.correction import clipped
 from starmill.templates.library_file import write
 from starmill.templates.measure import robust
-from starmill.templates.model_error import begin, covered_arms, missing_sigma
+from starmill.templates.model_error import begin, check_rest, covered_arms, missing_sigma
+from starmill.templates.spectra_files import on_grid
 from starmill.templates.spectra_options import number
 
 TAPER_AA = 60  # the correction fades over this length at ends of --range, a third of it at --mask
@@ -121,24 +122,31 @@ def make_true(library, arm, found, x, noise2, published):
     return np.maximum(by_turns, np.where(known, floors(d, error, 1), 0))
 
 
-def measure_error(arm, found, rest, n_component, n_continuum, noise):
-    """Set an arm's model error; return Facts.  rest [n, n_pix]: residuals of each spectrum after a
-    correction learned without it.  Pixels without correction get their rms residual less noise."""
+def measure_error(arm, found, rest, options, wave):
+    """Set an arm's model error; return the number of spectra.  rest [n, n_pix]: residuals of each
+    spectrum (pixels: wave) after a correction learned without it.  Pixels without correction get
+    their rms residual less noise."""
     full = np.full((len(rest), arm.n_pix), np.nan)
     corrected = np.interp(np.arange(arm.n_pix), found.at, found.measures, 0, 0) > 0.5
     for x, known, out in zip(clipped(rest, found.known), found.known, full):
         gap = np.interp(arm.wave_aa, found.wave, (~known).astype(float)) > 0
         value = np.interp(arm.wave_aa, found.wave[known], np.expm1(x[known]))
         out[:] = np.where(gap | ~corrected, np.nan, value)
-    arm.error, facts = residuals.measure(arm.wave_aa, full, n_component, noise=noise,
-                                         n_continuum=n_continuum, level=found.level)
+
+    def put(wave, flux, to):
+        return np.interp(to, found.wave, on_grid(wave, flux, to)[found.at], np.nan, np.nan)
+
+    noise = residuals.noise_left(options.spectra_sn, wave, arm.wave_aa, options.continuum, put)
+    arm.error, n_used = residuals.measure(arm.wave_aa, full, options.components, noise=noise,
+                                          n_continuum=options.continuum, level=found.level)
     n = found.known.sum(axis=0)
-    before2 = (clipped(found.x, found.known) ** 2).sum(axis=0)[n > 0] / n[n > 0]
+    before2 = ((clipped(found.x, found.known) ** 2).sum(axis=0) / np.maximum(n, 1)
+               - noise[found.at] ** 2)[n > 0]
     quarter = len(before2) // 4
     size2 = np.interp(arm.wave_aa, found.wave[n > 0], before2, before2[:quarter].mean(),
                       before2[-quarter:].mean())
-    arm.error.fraction[~corrected] = np.sqrt(np.maximum(size2 - noise**2, 0))[~corrected]
-    return facts
+    arm.error.fraction[~corrected] = np.sqrt(np.maximum(size2, 0))[~corrected]
+    return n_used
 
 
 def describe(arm, label, found, learned, change, rest):
@@ -191,7 +199,7 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     """Correct an arm and measure its model error.  Return lines of text and the labels' floors."""
     arm, use, spectra = library.arm[i_arm], labels_to_use(options, library), copy.copy(spectra)
     kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
-    noise = 1 / (options.spectra_sn or np.inf)  # relative to the flux
+    check_rest(options.spectra, library, i_arm, spectra, kernel_aa)
     how = (spectra, sigma_aa, kernel_aa, options.continuum, where_to_measure(options),
            label_errors(options, library))
     found = correction.compare(library, i_arm, *how)
@@ -211,14 +219,13 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     after = np.where(found.measures > 0.5, rest, found.x)  # residuals before, where not corrected
     # remove errors of the given labels, but not their trend, which may be the templates' error
     shift = correction.without_trend(found.shifts(after), emulate.monomials(found.mapped, 1))
-    facts = measure_error(arm, found, found.at_shifts(after, shift), options.components,
-                          options.continuum, noise)
+    n = measure_error(arm, found, found.at_shifts(after, shift), options, spectra.wave)
     pixel = np.median(np.diff(spectra.wave)) / (arm.ln_step * np.median(found.wave))
+    noise2 = pixel / (options.spectra_sn or np.inf) ** 2
     given = np.where(np.isnan(found.errors) & bool(options.label_errors), found.scale, found.errors)
-    floors = make_true(library, arm, found, after, noise**2 * pixel, given)  # given: label errors
-    facts.correlation_aa = arm.error.correlation * arm.ln_step * np.median(found.wave)
+    floors = make_true(library, arm, found, after, noise2, given)
     return [*lines, *describe(arm, library.label, found, learned, change, rest),
-            residuals.line(arm.name, arm.error, facts)], floors
+            residuals.line(arm, n, found.wave)], floors
 
 
 def main(options):

@@ -13,7 +13,7 @@ from starmill.cli.basics import INPUT, USAGE, need
 from starmill.templates import emulate, residuals
 from starmill.templates.library_data import MAX_WIDTH, SplineGrid, inside_hulls
 from starmill.templates.measure import robust
-from starmill.templates.model_error import BLOCK, residuals_of, smoother
+from starmill.templates.model_error import BLOCK, residuals_of, smoothed
 from starmill.templates.radial import RadialFit
 from starmill.wavelength import C_KM_S
 
@@ -151,13 +151,10 @@ def flat(x, functions, level):
 def slopes(library, i_arm, labels, size, kernel_aa, at):
     """Return d ln template / d label and d km/s [n_label + 1, n, n_pix], smoothed by kernel_aa."""
     arm = library.arm[i_arm]
-    cut, inside = smoother(arm, kernel_aa) if kernel_aa > 0 else (None, slice(None))
+    templates, _ = smoothed(library, i_arm, kernel_aa)
 
     def ln_flux(values):
-        model = emulate.flux(library, i_arm, values)
-        if cut:
-            model[:, inside] = [cut.apply(one) for one in model]
-        return np.log(np.maximum(model, 1e-30))
+        return np.log(np.maximum(templates(values), 1e-30))
 
     out = np.empty((len(size) + 1, len(labels), len(at)), np.float32)
     for start in range(0, len(labels), BLOCK):

@@ -15,6 +15,7 @@ from starmill.templates.library_data import MAX_FACET, MAX_HULL, Hull, Label, in
 # column, unit and typical uncertainty of the labels of synthetic spectra
 KNOWN = {"teff": ("TEFF", "K", 60.0), "logg": ("LOGG", "log(cm s**-2)", 0.15),
          "feh": ("FEH", "dex", 0.1), "alpha": ("ALPHAFE", "dex", 0.05)}
+LEAST_TEFF = 300.0  # of the hottest model, K
 
 
 def describe(name):
@@ -33,13 +34,13 @@ def measure(label, value):
     """Set mapping, range, mean, std and scale of a label from values [n]; return the label."""
     label.min, label.max = float(value.min()), float(value.max())
     label.mapping = int(label.name == "teff")
-    if label.mapping and not label.min > 0:
-        raise Failure(INPUT, f"label teff goes down to {label.min:g}; it must be above 0")
+    need(not label.mapping or label.min > 0 and label.max >= LEAST_TEFF, INPUT,
+         f"label teff is {label.min:g} to {label.max:g}, expected K, above 0")
     x = label.map(value)
     label.mean = math.fsum(x) / len(x)
     label.std = math.sqrt(math.fsum((x - label.mean) ** 2) / len(x))
     need(label.std > 1e-9 * (1 + abs(label.mean)), INPUT, f"label {label.name} is {label.min:g} in "
-         f"all {len(value)} spectra in use; leave it out or keep a wider range")
+         f"all {len(value)} spectra in use; leave it out (--labels) or keep a wider range")
     if not label.scale > 0:
         label.scale = 0.1 * (label.max - label.min) / math.sqrt(12)
     return label

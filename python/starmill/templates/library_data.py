@@ -70,6 +70,13 @@ class ModelError:
     component: np.ndarray = None  # float32 [n_component][n_pix], or None
     sigma: np.ndarray = None  # [n_component]
 
+    def size(self):
+        """Return its rms over the pixels, and the fraction of its variance outside components."""
+        rest = np.square(self.fraction, dtype=float).mean()
+        total = rest if self.component is None else rest + (
+            (self.sigma[:, None] * self.component) ** 2).sum() / len(self.fraction)
+        return np.sqrt(total), rest / total if total > 0 else 0
+
 
 @dataclass
 class Arm:

@@ -54,11 +54,12 @@ def pixel_lines(library, models, n_component):
         model_errors.append(None)
         if n < residuals.LEAST_SPECTRA or arm.n_pix < 4 * residuals.N_CONTINUUM:
             continue
-        model_errors[i], facts = residuals.measure(arm.wave_aa, residual, min(n_component, n // 2))
+        error, _ = residuals.measure(arm.wave_aa, residual, min(n_component, n // 2))
+        model_errors[i], (rms, left) = error, error.size()
         residual_lines.append(
-            f"  {arm.name:<8} rms {100 * facts.rms:.4f} %, of which {len(model_errors[i].sigma)} "
-            f"components leave {100 * facts.rms * np.sqrt(facts.left):.4f} %, correlated over "
-            f"{facts.correlation_aa:.2f} A")
+            f"  {arm.name:<8} rms {100 * rms:.4f} %, of which {len(error.sigma)} components leave "
+            f"{100 * rms * np.sqrt(left):.4f} %, correlated over "
+            f"{error.correlation * arm.ln_step * arm.wave_aa[arm.n_pix // 2]:.2f} A")
     unit = "flux" if models.continuum[0] is None else "continuum"
     lines = [f"error of their pixels, per cent of the {unit}",
              "            all pixels                              rms of a spectrum",

@@ -3,17 +3,20 @@
 
 import numpy as np
 
-from starmill.cli.basics import INPUT, USAGE, need
+from starmill.cli.basics import INPUT, USAGE, need, warn
 from starmill.templates import emulate, residuals
 from starmill.templates.library_data import inside_hulls
 from starmill.templates.library_file import read, writable, write
+from starmill.templates.measure import robust
 from starmill.templates.resample import ArmCut
+from starmill.templates.spectra import find_velocities, legendre
 from starmill.templates.spectra_files import on_grid, read_all
 from starmill.templates.spectra_options import Request
 from starmill.wavelength import FWHM_PER_SIGMA
 
 LEAST_LEVEL = 0.01  # floor of the mean template, relative to the mean flux of an arm
 SIGMA_TOLERANCE = 0.01  # relative; sigmas this close are equal, since cards are rounded
+MOST_KM_S = 3.0  # by which spectra at rest may differ from the templates
 BLOCK = 64  # spectra emulated at once
 
 
@@ -34,19 +37,29 @@ def smoother(arm, kernel_aa):
     return cut, inside
 
 
+def smoothed(library, i_arm, kernel_aa):
+    """Return a function of labels that gives an arm's templates convolved with a Gaussian of sigma
+    kernel_aa (A), and the slice of pixels where they are right."""
+    cut, inside = smoother(library.arm[i_arm], kernel_aa) if kernel_aa > 0 else (None, slice(None))
+
+    def templates(labels):
+        model = emulate.flux(library, i_arm, labels)
+        if cut:
+            model[:, inside] = [cut.apply(one) for one in model]
+        return model
+    return templates, inside
+
+
 def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
     """Return residuals r / (mean of r in the spectrum) - 1 [n, n_pix] with r = spectrum / template;
     NaN: unknown.  Also return the mean [n_pix] of the templates, each divided by its mean |flux|.
-    spectra: LabelledSpectra.  kernel_aa: sigma (A) of a Gaussian that convolves templates in r."""
-    arm = library.arm[i_arm]
-    cut, inside = smoother(arm, kernel_aa) if kernel_aa > 0 else (None, slice(None))
+    spectra: LabelledSpectra.  kernel_aa: sigma (A) of a Gaussian that convolves templates."""
+    arm, (templates, inside) = library.arm[i_arm], smoothed(library, i_arm, kernel_aa)
     out, level = np.full((len(spectra.flux), arm.n_pix), np.nan), np.zeros(arm.n_pix)
     for start in range(0, len(out), BLOCK):
         block = slice(start, start + BLOCK)
-        model = emulate.flux(library, i_arm, spectra.labels[block])
+        model = templates(spectra.labels[block])
         level += (model / np.abs(model).mean(axis=1, keepdims=True)).sum(axis=0)
-        if cut:
-            model[:, inside] = [cut.apply(one) for one in model]
         for i, flux in enumerate(spectra.flux[block].astype(float)):
             value = on_grid(spectra.wave, np.where(flux > 0, flux, np.nan), arm.wave_aa)
             out[start + i, inside] = (value / model[i])[inside]
@@ -54,6 +67,27 @@ def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
     mean = np.nansum(out, axis=1, keepdims=True) / np.maximum(count, 1)
     # floor: networks of the flux may give negative templates
     return out / mean - 1, np.maximum(level / len(out), LEAST_LEVEL)
+
+
+def check_rest(path, library, i_arm, spectra, kernel_aa):
+    """Print the mean velocity of spectra against templates; refuse spectra that are not at rest."""
+    arm, (x, _) = library.arm[i_arm], residuals_of(library, i_arm, spectra, kernel_aa)
+    good = np.isfinite(x)
+    smooth = legendre(arm.wave_aa, residuals.N_CONTINUUM)
+    model = smoothed(library, i_arm, kernel_aa)[0](spectra.labels)
+    model = np.log(np.maximum(model, LEAST_LEVEL * model.mean(axis=1, keepdims=True)))
+    y = model + np.log(np.clip(np.where(good, 1 + x, 1), LEAST_LEVEL, 1 / LEAST_LEVEL))
+    for one in (model, y):
+        one -= (one @ smooth.T) @ smooth
+    found = find_velocities(y, good, model, arm.ln_step)
+    found = found[np.isfinite(found) & good.any(axis=1)]
+    if len(found) == 0:
+        return
+    middle, error = robust(found) * np.array([1, 1.25 / np.sqrt(len(found))])  # of a median
+    text = f"spectra: at {middle:.2f} +- {error:.2f} km/s relative to the templates of arm {arm.name}"
+    print(text)
+    need(abs(middle) <= max(5 * error, MOST_KM_S), INPUT,
+         f"{path}: {text[9:]}: bring them to rest, or check --medium")
 
 
 def missing_sigma(path, arm, sigma_aa):
@@ -93,6 +127,9 @@ def read_inside(options, library, error_columns):
         inside = inside_hulls(library, spectra.labels)
     need(inside.any(), INPUT, f"{options.spectra}: no labels are inside the library's hulls")
     print(f"spectra: {inside.sum()} of {len(inside)} have labels inside the library's hulls")
+    if 2 * inside.sum() < np.isfinite(spectra.labels).all(axis=1).sum():
+        warn("more than half of the labels are outside the hulls: are --columns in the library's "
+             f"order, {', '.join(label.name for label in library.label)}?")
     for name in ("flux", "labels", "errors"):
         setattr(spectra, name, getattr(spectra, name)[inside])
     return spectra
@@ -110,11 +147,13 @@ def covered_arms(options, library, wave):
 
 def measure_arm(options, library, i_arm, spectra, sigma_aa):
     arm = library.arm[i_arm]
-    x, level = residuals_of(library, i_arm, spectra, missing_sigma(options.spectra, arm, sigma_aa))
-    arm.error, facts = residuals.measure(
-        arm.wave_aa, x, options.components, noise=1 / (options.spectra_sn or np.inf),
-        n_continuum=options.continuum, level=level)
-    print(residuals.line(arm.name, arm.error, facts))
+    kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
+    check_rest(options.spectra, library, i_arm, spectra, kernel_aa)
+    x, level = residuals_of(library, i_arm, spectra, kernel_aa)
+    noise = residuals.noise_left(options.spectra_sn, spectra.wave, arm.wave_aa, options.continuum)
+    arm.error, n = residuals.measure(arm.wave_aa, x, options.components, noise=noise,
+                                     n_continuum=options.continuum, level=level)
+    print(residuals.line(arm, n, arm.wave_aa))
 
 
 def begin(options, error_columns=None):

@@ -2,27 +2,30 @@
 """Measures the model error of an arm from residuals of spectra with known labels
 (docs/science/numerics.md, "Model error")."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.linalg import eigh
 
-from starmill.cli.basics import INPUT, Failure, need
+from starmill.cli.basics import INPUT, Failure, need, warn
 from starmill.templates import library_data
+from starmill.templates.spectra_files import on_grid
 
 LEAST_SPECTRA = 8
 N_COMPONENT, N_CONTINUUM = 8, 10  # by default
 MAX_LAG = 64  # pixels; correlation at larger lags does not count
+APART = 64  # pixels; farther apart pixels do not mix when spectra are resampled
 SMALL_ERROR = 0.02  # relative to flux, typical noise: smaller residuals weigh no more
 
 
-@dataclass
-class Facts:
-    """What is printed about a model error."""
-    n: int  # spectra
-    rms: float  # of the residuals, relative to the flux, without continuum and noise
-    left: float  # fraction of the variance that is outside the components
-    correlation_aa: float  # correlation length of the error outside the components, mid-arm
+def noise_left(spectra_sn, wave, to, n_continuum, put=on_grid):
+    """Return the rms [n_pix], relative to the flux, that white noise of S/N spectra_sn (None: no
+    noise) has after put(wave, flux, to) and a fit of n_continuum functions."""
+    if not spectra_sn:
+        return np.zeros(len(to))
+    # the sum of put's squared weights; it sees pixels APART pixels apart at once: no overlap
+    pulses = (1.0 + (np.arange(len(wave)) % APART == i) for i in range(APART))
+    share = sum((put(wave, flux, to) - 1) ** 2 for flux in pulses)
+    n = ((wave >= to[0]) & (wave <= to[-1])).sum()
+    return np.sqrt(np.maximum(np.nan_to_num(share) - n_continuum / max(n, 1), 0)) / spectra_sn
 
 
 def continuum(x, n):
@@ -89,7 +92,7 @@ def take_components(x, q, noise2, scale):
     scaled = x * scale
     value, vector = eigh(scaled @ scaled.T, subset_by_index=[n - max(q, 1), n - 1],
                          check_finite=False)
-    value = value[::-1] - noise2 * (scale @ scale)  # less the contribution of noise
+    value = value[::-1] - scale**2 @ noise2  # less the contribution of noise
     q = min(q, int((value > 0).sum()))
     pattern = vector[:, ::-1].T[:q] @ scaled
     pattern /= np.linalg.norm(pattern, axis=1, keepdims=True)
@@ -127,12 +130,12 @@ def measure_correlation(x, fraction, free):
 
 
 def measure(wave, x, n_component, weight=None, noise=0.0, n_continuum=N_CONTINUUM, level=None):
-    """Return the ModelError of an arm and Facts about it.
+    """Return the ModelError of an arm and the number of spectra that it rests on.
 
     wave   [n_pix]      of the arm, A
     x      [n, n_pix]   observed / template - 1, with or without continuum; NaN: unknown
     weight [n]          0 or more
-    noise               rms of a pixel of the spectra relative to their flux
+    noise               rms of x by the spectra's noise (noise_left): a number or [n_pix]
     level  [n_pix]      template flux, any unit, above 0: continuum and components are fitted to x
                         times measure_scale(level, x), else cores of strong lines would take up all
                         components.  None: they are fitted to x
@@ -142,25 +145,28 @@ def measure(wave, x, n_component, weight=None, noise=0.0, n_continuum=N_CONTINUU
     n, least = len(x), max(LEAST_SPECTRA, 2 * n_component)
     need(n >= least, INPUT, f"only {n} spectra have good fluxes in at least half of the pixels; a "
          f"model error of {n_component} components needs at least {least}: give more")
-    noise2, n_known = noise**2 * weight.mean(), known.sum(axis=0)
-    before = (x**2).sum() / known.sum() - noise2
+    noise2, n_known = np.full(len(wave), noise**2 * weight.mean()), known.sum(axis=0)
+    if (x**2).sum() < n_known @ noise2:
+        warn("the spectra differ less from the templates than their noise: the model error is 0 "
+             "or too small; give a higher --spectra-sn")
     component, sigma, x = take_components(x, n_component, noise2, scale)
     part = 1 - len(sigma) / n  # fraction of the degrees of freedom left by the components
-    left = (x**2).sum() / known.sum() - noise2 * part
-    fraction = np.where(n_known > 0, np.sqrt(np.maximum(
-        (x**2).sum(axis=0) / (np.maximum(n_known, 1) * part) - noise2, 0)), 0)
+    fraction2 = (x**2).sum(axis=0) / (np.maximum(n_known, 1) * part) - noise2
+    fraction2[n_known == 0] = 0
+    most = np.maximum(fraction2, 0)  # its mean is too large: chance makes some pixels negative
+    fraction = np.sqrt(most * max(fraction2.sum(), 0) / max(most.sum(), 1e-30))
     correlation = measure_correlation(x, fraction, n * part)
     error2 = fraction**2 + ((sigma[:, None] * component) ** 2).sum(axis=0)
     fill_fraction(fraction, error2, n_known)
     error = library_data.ModelError(fraction=fraction.astype("f4"), sigma=sigma,
                                     component=component.astype("f4"), correlation=correlation)
-    middle = len(wave) // 2
-    return error, Facts(n, np.sqrt(max(before, 0)), max(left, 0) / before if before > 0 else 0,
-                        correlation * (wave[middle] - wave[middle - 1]))
+    return error, n
 
 
-def line(arm, error, facts):
-    n = len(error.sigma)
-    return (f"model error of arm {arm}: {100 * facts.rms:.3f} % of the flux, rms of {facts.n} "
-            f"spectra; {n} component{'s' * (n != 1)} leave {100 * facts.left:.1f} % of its "
-            f"variance, correlated over {facts.correlation_aa:.2f} A")
+def line(arm, n, wave):
+    """Return a text on an arm's model error, measured by n spectra around the wavelengths wave."""
+    (rms, left), q = arm.error.size(), len(arm.error.sigma)
+    return (f"model error of arm {arm.name}: {100 * rms:.3f} % of the flux, rms of {n} spectra; "
+            f"{q} component{'s leave' if q != 1 else ' leaves'} {100 * left:.1f} % of its "
+            "variance, correlated over "
+            f"{arm.error.correlation * arm.ln_step * np.median(wave):.2f} A")

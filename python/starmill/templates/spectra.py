@@ -68,7 +68,8 @@ class Grid:
         hole = holes(spectra.wave) & inside[1:] & inside[:-1]
         i = np.argmax(hole)
         need(not hole[i], INPUT, f"the first spectrum has no pixel between {spectra.wave[i]:.2f} "
-             f"and {spectra.wave[i + 1]:.2f} A: put another spectrum first, or narrow --range")
+             f"and {spectra.wave[i + 1]:.2f} A: narrow --range, or put a spectrum without this "
+             "hole first")
         # shifts by velocities need pixels beyond the range
         self.use = slice(None) if settings.align else inside
         labels, (low, high) = spectra.labels, settings.limits.T
@@ -284,10 +285,15 @@ class Functions:
             Radial(self.fit.degree, self.length, self.mapped, (self.fit.coef / rms).astype("f4")))
         return library, outside
 
-    def model_error(self, arm):
-        """Return the ModelError and its Facts, from spectra left out in turn."""
+    def model_error(self, arm, wave, velocity):
+        """Return the ModelError and the number of spectra (pixels: wave; shifted to rest by
+        velocity [n]), from spectra left out in turn."""
         x = np.where(self.gap, np.nan, np.expm1(self.y - self.left_out()))
-        noise = 1 / (self.settings.spectra_sn or np.inf)
+        n_removed = max(residuals.N_CONTINUUM, self.settings.continuum + 1)
+        some = np.unique(np.percentile(velocity, np.linspace(0, 100, 9)))
+        noise = np.sqrt(np.mean([residuals.noise_left(
+            self.settings.spectra_sn, wave, arm.wave_aa * doppler(v), n_removed, interpolated) ** 2
+                                 for v in some], axis=0))
         return residuals.measure(arm.wave_aa, x, self.settings.model_error, self.weight, noise)
 
 
@@ -365,13 +371,14 @@ def build(settings, spectra):
              "with so small a --smoothing no two spectra may have equal labels (does --labels "
              f"lack a label?): {rows_text(spectra.names, twins)}")
     library, outside = functions.library(grid.arm)
-    facts = None
+    n_error = 0
     if settings.model_error is not None:
-        grid.arm.error, facts = functions.model_error(grid.arm)
+        grid.arm.error, n_error = functions.model_error(grid.arm, spectra.wave[grid.use],
+                                                        velocity[rows])
     return types.SimpleNamespace(library=library, functions=functions, rows=rows, fate=fate,
                                  gap=gap, velocity=velocity, outside=rows[outside], twins=twins,
                                  n_align=n_align, good_aa=grid.good_aa, align_step=step,
-                                 error_facts=facts)
+                                 n_error=n_error)
 
 
 def leave_out(made, names, part, seed):
@@ -499,8 +506,8 @@ def print_made(made, settings, spectra):
               f"the largest {velocity[i]:.2f} km/s "
               f"({'file ' + names[row] if names else f'row {row + 1}'}); {made.n_align} rounds, "
               f"the last one changed them by {made.align_step:.3f} km/s")
-    if made.error_facts:
-        print(residuals.line(arm.name, arm.error, made.error_facts))
+    if made.n_error:
+        print(residuals.line(arm, made.n_error, arm.wave_aa))
 
 
 def measure(made, names, part, seed):

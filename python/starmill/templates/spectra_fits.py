@@ -23,6 +23,7 @@ GZIP_LIMIT = 4096 << 20  # most bytes after unpacking
 UNITS = {**dict.fromkeys(("", "a", "aa", "å", "0.1nm"), 1.0),
          **dict.fromkeys(("nm", "nanometer", "nanometers"), 10.0),
          **dict.fromkeys(("um", "micron", "microns", "micrometer"), 1e4), "m": 1e10}  # in A
+SHORT_AA = 3000  # a spectrum without unit that ends below may be in nm: refuse it
 HELP_WAVE = "give --wave FIRST,STEP or --log-wave FIRST,STEP"
 
 
@@ -192,6 +193,9 @@ def to_vacuum(at, header, request, wave, origin):
     need(not bad[p], INPUT, f"{at}: wavelengths ({origin.wavelengths}) must ascend between 100 and "
          f"1e6 Angstrom, but pixel {p} of {len(wave)} has {wave[p]:.6g} and the last "
          f"{wave[-1]:.6g}; {HELP_WAVE}")
+    need(origin.unit or request.wave or request.wave_file or wave[-1] >= SHORT_AA, INPUT,
+         f"{at}: its wavelengths, {wave[-1]:g} at most, have no unit; set CUNIT1 or TUNIT, or give "
+         "convert --unit nm or Angstrom")
     return vacuum(wave) if origin.is_air else wave
 
 

@@ -144,7 +144,8 @@ def list_files(arguments, request):
     if paths == list(arguments[:1]):
         need(not (request.table or request.columns or request.name_pattern), USAGE,
              "--table, --columns and --name-pattern need a folder or list of files with one "
-             f"spectrum each; {paths[0]} is neither a folder nor a list")
+             f"spectrum each; {paths[0]} is "
+             + ("neither a folder nor a list" if os.path.exists(paths[0]) else "no file"))
         return paths, True
     others = {os.path.realpath(p) for p in (request.table, request.wave_file) if p}
     found = [p for p in dict.fromkeys(paths) if os.path.realpath(p) not in others]
