@@ -3,8 +3,7 @@
 
 To run a test by hand, in this folder: STARMILL=PROGRAM python3 -m unittest -v test_X[.CLASS.TEST].
 A test script skips as a whole (exit 77) if the program or a Python package is missing.  All files
-are written below one temporary folder.
-"""
+are written below one temporary folder."""
 
 import atexit
 import contextlib
@@ -242,8 +241,7 @@ def kept(out, maker, key, make):
     the ended process that made it, with its output.
 
     MILL_TEST_SHARED: the folder where the build lets scripts share libraries; without it every
-    script makes its own.  maker: the program; key: what else the library depends on.
-    """
+    script makes its own.  maker: the program; key: what else the library depends on."""
     folder, path = os.environ.get("MILL_TEST_SHARED"), tmp(out)
     if not folder:
         return path, make(path)

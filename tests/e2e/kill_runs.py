@@ -3,8 +3,7 @@
 
 For test_fit_stop.py and campaigns/kill.  A run is killed at a random time, by SIGKILL to all its
 processes; or at a random call on its files: the fault shim kills one rank while it creates, writes
-or closes a file, and the launcher ends the others.
-"""
+or closes a file, and the launcher ends the others."""
 
 import random
 

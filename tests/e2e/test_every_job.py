@@ -3,8 +3,7 @@
 
 An output that is an input is refused.  A full disk, a damaged input or a standard output that
 cannot be written ends the job with one line and the documented status.  A job ended by a signal
-leaves no partial output.
-"""
+leaves no partial output."""
 
 import itertools
 import textwrap

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`starmill export`: what other programs read is what the result holds, value for value.
 
-The reference is the result itself through h5py, and the inputs through astropy.
-"""
+The reference is the result itself through h5py, and the inputs through astropy."""
 
 import csv
 import io

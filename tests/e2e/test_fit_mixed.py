@@ -2,8 +2,7 @@
 """Ranks with a GPU and ranks without one in one run (backend cuda+cpu), on emulated GPUs.
 
 Each row must have the same bits as in a run on its backend alone, also if the run was killed and
-continued.  Limits of the emulation: tests/cuda_emulation/cuda_runtime.h.
-"""
+continued.  Limits of the emulation: tests/cuda_emulation/cuda_runtime.h."""
 
 import base
 from base import *  # noqa: F403

@@ -4,8 +4,7 @@
 Each row has one defect.  Its fit is right, or has a flag, or its STATUS is not FITTED.  Rows are
 made from one star of the reference survey (S/N 50, v sin i 5 km/s), and keep its wavelengths,
 errors and resolution.  docs/science/validation.md (Hostile input) lists defects and answers,
-docs/use/results.md the flags.
-"""
+docs/use/results.md the flags."""
 
 from common import *  # noqa: F403
 

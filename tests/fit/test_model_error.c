@@ -5,7 +5,6 @@
 
 #include <cblas.h>
 
-#include "src/pipeline/device_model.h"
 #include "tests/fit/one_star.h"
 
 enum { SEED = 20261122, N_PAR = 6 };

@@ -8,8 +8,7 @@ The build runs it.
 
 Nothing here shares formulas with the C code: kernels are integrated numerically, the spline
 is SciPy's, the resolution matrix goes through a dense matrix, hulls come from Qhull. Random
-inputs have fixed seeds and are written with the results, so no generator is shared either.
-"""
+inputs have fixed seeds and are written with the results, so no generator is shared either."""
 import math
 import sys
 import warnings

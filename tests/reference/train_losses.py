@@ -3,8 +3,7 @@
 
 Repeats the training of a grid file's first arm (docs/develop/performance.md): statistics,
 components by NumPy's SVD, and steps of Adam.  The counters of starmill's random numbers give the
-models left out, the first weights and the order of the models.
-"""
+models left out, the first weights and the order of the models."""
 
 import math
 import types

@@ -3,7 +3,6 @@
  * resolution matrix against SciPy (tests/reference). */
 #include "tests/mill_test.h"
 
-#include "kernels/base/error.h"
 #include "kernels/star/blocks/prepare.h"
 #include "tests/kernels/star/prepare_reference.h"
 #include "reference/blocks.h" /* made in the build folder by tests/reference/make_blocks.py */

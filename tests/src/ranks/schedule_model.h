@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-#include "kernels/base/memory.h"
 #include "src/ranks/schedule.h"
 
 typedef struct mill_schedule_model {
