@@ -295,7 +295,6 @@ def coarse_library(out="library.h5"):
     def make(path):
         return subprocess.run([sys.executable, "-B", maker, shipped, path], check=True,
                               capture_output=True, text=True)
-
     return kept(out, maker, age(shipped), make)[0]
 
 
@@ -358,6 +357,12 @@ def read(path, group="fits"):
         return {k: v[...] for k, v in f[group].items() if isinstance(v, h5py.Dataset)}
 
 
+def attributes(path, of="/"):
+    """Attributes of a group or column of an HDF5 file."""
+    with h5py.File(path, "r") as f:
+        return dict(f[of].attrs)
+
+
 def seal(f, rows=slice(None)):
     """Write the checksums of rows that a test has changed in an open result."""
     for table, crc in (f["fits"], "CRC"), (f["catalog"], "CATALOG_CRC"):
@@ -369,8 +374,7 @@ def seal(f, rows=slice(None)):
 def not_whole(path):
     """Done rows with a wrong CRC.  CRC covers the columns that its COLUMNS names, in this order."""
     fits = read(path)
-    with h5py.File(path, "r") as f:
-        names = f["fits/CRC"].attrs["COLUMNS"].decode().split()
+    names = attributes(path, "fits/CRC")["COLUMNS"].decode().split()
     assert sorted([*names, "CRC", "STATUS"]) == sorted(fits), set(names) ^ set(fits)
     return [int(row) for row in np.flatnonzero(fits["STATUS"]) if fits["CRC"][row] != zlib.crc32(
         b"".join(fits[name][row:row + 1].tobytes() for name in names))]

@@ -50,8 +50,7 @@ class Mixed(ProgramTest):
             run("fit", "--library", cls.lib, "--output", path, "--backend", backend, "--threads", 2,
                 "--config", cls.config, cls.stars, env=gpus(1))
             cls.alone[kind] = read(path)
-            with h5py.File(path) as f:
-                cls.device[kind] = text(f["provenance"].attrs["DEVICE"])
+            cls.device[kind] = text(attributes(path, "provenance")["DEVICE"])
         cls.log, cls.two = tmp("mixed.log"), tmp("mixed.h5")
         cls.said = run("fit", "--library", cls.lib, "--output", cls.two, "--log", cls.log, "--config",
                        cls.config, "--backend", MIXED, "--threads", MANY_THREADS, cls.stars,
@@ -135,10 +134,9 @@ class Mixed(ProgramTest):
         for name, values in read(merged).items():
             both = np.concatenate([read(part)[name] for part in parts])
             self.assertEqual(values.tobytes(), both.tobytes(), name)
-        with h5py.File(merged) as f, h5py.File(parts[0]) as part:
-            for key in ("CODES", "NAMES", "MEANINGS"):
-                self.assertEqual(list(f["fits/BACKEND"].attrs[key]),
-                                 list(part["fits/BACKEND"].attrs[key]))
+        meaning, of_part = (attributes(path, "fits/BACKEND") for path in (merged, parts[0]))
+        for key in ("CODES", "NAMES", "MEANINGS"):
+            self.assertEqual(list(meaning[key]), list(of_part[key]))
         done = starmill("merge", "--output", tmp("no.h5"), parts[1], tmp("alone-cuda.h5"))
         self.assertOneLine(done, "different devices", self.device[CPU], status=2)
 

@@ -188,7 +188,6 @@ class FitStart(ProgramTest):
             with h5py.File(path, "r+") as f:
                 del f[name]
             return path
-
         put("text.txt", "TARGETID VRAD\n")
         put("hdf5.h5", b"\x89HDF\r\n\x1a\n and no more")
         pyfits.PrimaryHDU().writeto(tmp("primary.fits"))

@@ -390,7 +390,6 @@ class LibrarySpectra(ProgramTest):
             flux[[11, 12, 13], 100] = [0, np.nan, -1]
             flux[20] = spectrum([6400, 4.8, 0.2], FIRST + STEP * np.arange(N_PIX))
             labels[20] = [5000, 3, -1.2]
-
         path = write("bad.fits", edit=spoil)
         done = built("bad.h5", path, *GIVEN)
         self.assertRegex(done.stdout, r"1 a label is not known: row 5\n")

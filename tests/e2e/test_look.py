@@ -149,7 +149,6 @@ def large():
         catalog["TARGET_RA"] = catalog["TARGET_DEC"] = np.arange(n) // 2 * 0.008
         catalog["SPECTYPE"][::3] = b"STAR"
         catalog["SPECTYPE"][1::3] = b"GALAXY"
-
     return copied("large.h5", 20000, edit)
 
 
@@ -444,7 +443,6 @@ class Report(Look):
             fits["STATUS"][5], fits["VRAD"][5], fits["RVS_WARN"][5] = 4, np.nan, 32
             fits["SN_B"][::10] = -1e9  # no pixel
             fits["TEFF"][11], fits["LOGG"][21] = 1e308, -1e308  # count as missing
-
         path = copied("survey.h5", 1000, edit)
         f = read(path)
         with without_pictures():
@@ -549,7 +547,6 @@ class Report(Look):
             fits["TARGETID"][:], fits["VRAD"] = -1, np.arange(n, dtype=float)
             catalog["TARGET_RA"][:], catalog["TARGET_DEC"][:], catalog["OBJECT"][:] = ra, dec, name
             catalog["TARGET_RA"] += step * np.arange(n)
-
         for ra, dec, step, name, said in (
                 (0, 0, 0, b"", []), (-999, -999, 0, b"", []), (np.nan, np.nan, 0, b"", []),
                 (12, -30, 0.03, b"STAR", [f"{n - 1} of the rows are over 60 arcsec from the first"]),

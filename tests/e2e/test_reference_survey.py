@@ -320,7 +320,6 @@ class Reference(EndToEnd):
             columns = hdus["FIBERMAP"].columns + pyfits.ColDefs(
                 [pyfits.Column("EXPID", "J", array=[7, 8, 9])])
             hdus["FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns, name="FIBERMAP")
-
         path = cut("joint.fits", [3, 60, 100], edit)
         self.fit("joint.h5", "--exposures", "joint", "--models", tmp("joint-models.h5"), path)
         export("joint.h5", "joint-models.h5", "joint")

@@ -141,7 +141,6 @@ def main():
             f = function([float(v) for v in x])
             values.append(f)
             return f if abs(f) < HUGE else HUGE
-
         found = minimize(wrapped, simplex[0], method="Nelder-Mead",
                          options=dict(options, initial_simplex=simplex))
         assert len(points) == found.nfev * n

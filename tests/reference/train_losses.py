@@ -203,7 +203,6 @@ def train(p, o):
 
     def at(models):
         return loss_and_slopes(o.loss, param, x[models], target[models], p.scale.astype(float), width, p.n_pix, o.huber)
-
     for epoch in range(o.epochs):
         rate = o.least_rate + 0.5 * (o.rate - o.least_rate) * (1 + math.cos(math.pi * epoch / o.epochs))
         order, total = shuffled(p.n_train, o.seed, epoch, "shuf"), 0.0

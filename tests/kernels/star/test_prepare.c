@@ -352,7 +352,6 @@ MILL_TEST(resolution_matrix_matches_scipy)
   for (int i = 0; i < ND; i++)
     for (int j = 0; j < ND; j++)
       deconv[i * ND + j] = g[i][ND + j];
-
   float raw[ND * NR], res[ND * PITCH];
   double base[NR];
   for (int i = 0; i < ND * NR; i++)
