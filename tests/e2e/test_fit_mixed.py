@@ -82,13 +82,11 @@ class Mixed(ProgramTest):
     def test_rows_are_those_of_their_own_backend(self):
         rows = self.assertMixed(self.two)
         both = f"{self.device[GPU]} + {self.device[CPU]}"
-        with h5py.File(self.two) as f:
-            self.assertEqual(text(f["provenance"].attrs["DEVICE"]), both)
-            attrs = f["fits/BACKEND"].attrs
-            self.assertEqual(list(attrs["CODES"]), [0, CPU, GPU])
-            self.assertEqual([text(t) for t in attrs["NAMES"]], ["NONE", "CPU", "GPU"])
-            self.assertEqual([text(t) for t in attrs["MEANINGS"]][1:],
-                             [self.device[CPU], self.device[GPU]])
+        self.assertEqual(text(attributes(self.two, "provenance")["DEVICE"]), both)
+        attrs = attributes(self.two, "fits/BACKEND")
+        self.assertEqual(list(attrs["CODES"]), [0, CPU, GPU])
+        self.assertEqual([text(t) for t in attrs["NAMES"]], ["NONE", "CPU", "GPU"])
+        self.assertEqual([text(t) for t in attrs["MEANINGS"]][1:], [self.device[CPU], self.device[GPU]])
         for kind in (GPU, CPU):
             self.assertRegex(self.said, rf"(?m)^  {(rows['BACKEND'] == kind).sum()} +rows by 1 rank "
                              rf"with .* in all, {re.escape(self.device[kind])}$")

@@ -197,9 +197,8 @@ ROWS = [
 
 def names_of(path, column):
     """A function that returns the set of flag names in a value of RVS_WARN or FIT_INFO."""
-    with h5py.File(path) as f:
-        attributes = f["fits/" + column].attrs
-        bits = {int(b): n.decode() for n, b in zip(attributes["NAMES"], attributes["BITS"])}
+    said = attributes(path, "fits/" + column)
+    bits = {int(b): n.decode() for n, b in zip(said["NAMES"], said["BITS"])}
 
     def names(value):
         assert sum(bit for bit in bits if value & bit) == value, f"unknown bits in {value}"

@@ -110,10 +110,9 @@ class LibraryTest(ProgramTest):
         make_emulator(self.a, 1, "lab_x", "v1rm")
         run("library", "import", "--output", lib, "--arm-names", "blue,red", "--template-sigma",
             "0.3", self.a, self.b)
-        with h5py.File(lib, "r") as f:
-            self.assertEqual(f["arms/arm0"].attrs["name"], b"blue")
-            self.assertEqual(f["arms/arm1"].attrs["template_sigma"], 0.3)
-            self.assertEqual(f["arms/arm1"].attrs["template_sigma_origin"], b"given at import")
+        blue, red = (attributes(lib, f"arms/arm{i}") for i in (0, 1))
+        self.assertEqual(blue["name"], b"blue")
+        self.assertEqual((red["template_sigma"], red["template_sigma_origin"]), (0.3, b"given at import"))
         result = library("import", "--overwrite", "--output", lib, "--arm-names", "blue,red",
                           "--template-sigma", "0.3,0.4", self.a, self.b)
         self.assertIn("of arm red: sigma 0.4 A", result.stdout)

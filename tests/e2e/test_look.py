@@ -39,11 +39,6 @@ def copied(name, n=None, edit=None, damaged=()):
     return tmp(name)
 
 
-def none_fitted(name):
-    """A copy of the result without fitted rows: pictures would take most of a report's time."""
-    return copied(name, edit=lambda fits, _: fits["STATUS"].fill(4))
-
-
 class Look(ProgramTest):
     def job(self, *args, status=0, env=None):
         return self.ends(status, *args, env=env, cwd=TMP).stdout
@@ -507,7 +502,9 @@ class Report(Look):
         self.refused("report", FIT, "--output", tmp("page.html"), said=["exists"], status=4)
 
     def test_without_the_inputs_it_still_reports(self):
-        self.job("report", none_fitted("none-fitted.h5"), "--no-spectra")
+        # without fitted rows, as pictures would take most of a report's time
+        path = copied("none-fitted.h5", edit=lambda fits, _: fits["STATUS"].fill(4))
+        self.job("report", path, "--no-spectra")
         self.assertIn("Maps", content(tmp("none-fitted.h5.html"), "r"))
         os.rename(SURVEY, SURVEY + ".away")
         self.addCleanup(os.rename, SURVEY + ".away", SURVEY)

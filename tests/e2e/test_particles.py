@@ -219,10 +219,9 @@ class Particles(ProgramTest):
         done = starmill("particles", tmp("config.yaml"))
         self.assertOneLine(done, "starmill particles: ", "give --output", status=2)
 
+    @unittest.skipUnless(os.access(EMULATED, os.X_OK), "no starmill with emulated GPUs: only a build without CUDA has one")
     def test_gpus(self):
         """float32 random numbers round differently, 1e-7 of a step's noise."""
-        if not os.access(EMULATED, os.X_OK):
-            self.skipTest("no starmill with emulated GPUs: only a build without CUDA has one")
         text = OU.replace("4000", "300") + "positions: true\nproblems: 3\n"
         self.job("cpu.h5", text)
         with mock.patch.object(base, "STARMILL", EMULATED):

@@ -258,9 +258,8 @@ class TrainFunctions(ProgramTest):
         """One hull over all labels: SciPy's for scattered models, six faces for a box."""
         from scipy.spatial import ConvexHull
         self.good(train("box.h5", full_grid(), "linear", "--hulls", "whole", "--left-out", 0))
-        with h5py.File(tmp("box.h5"), "r") as f:
-            self.assertEqual(f["hulls"].attrs["n_hull"], 1)
-            self.assertEqual(f["hulls/hull0/facets"].shape, (6, 4))
+        self.assertEqual(attributes(tmp("box.h5"), "hulls")["n_hull"], 1)
+        self.assertEqual(read(tmp("box.h5"), "hulls/hull0")["facets"].shape, (6, 4))
         rng = np.random.default_rng(SEED)
         ball = rng.normal(size=(120, 3))
         ball *= rng.uniform(0, 1, (120, 1)) ** (1 / 3) / np.linalg.norm(ball, axis=1)[:, None]
