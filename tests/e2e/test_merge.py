@@ -332,9 +332,7 @@ class Merge(ProgramTest):
         for number, status in ((signal.SIGTERM, 75), (signal.SIGKILL, -signal.SIGKILL)):
             child = start("merge", "--output", out, big)
             wait_until(lambda: glob.glob(out + ".tmp-*"), child)
-            child.send_signal(number)
-            said = child.communicate(timeout=PATIENCE)[1]
-            self.assertEqual(child.returncode, status, said)
+            self.said_by(child, status, number)
             self.assertEqual(len(glob.glob(out + "*")), 2 * (status != 75))
         self.merge("stopped.h5", big)
         self.assertEqual(glob.glob(out + "*"), [out])
