@@ -523,9 +523,8 @@ class Export(ProgramTest):
             found = [pyfits.getdata(tmp(f"bad/{kind}-{os.path.basename(f)}"), table)["TARGETID"]
                      for f in FILES]
             self.assertSame(np.concatenate(found), expected, table)
-        with h5py.File(MODELS) as models:
-            self.assertSame(pyfits.getdata(tmp("bad/rvmod-coadd-mock-00001.fits"), "B_MODEL"),
-                            models["models/b/flux"][[3, 5]], "model")
+        self.assertSame(pyfits.getdata(tmp("bad/rvmod-coadd-mock-00001.fits"), "B_MODEL"),
+                        read(MODELS, "models/b")["flux"][[3, 5]], "model")
         shutil.copy2(OUT, bad)  # restored, older than the products
         for kind, name, says in (("rvtab", "bad", "written      2\nexisting     1"),
                                  ("fits", "bad.fits", "rows         9\ntime")):

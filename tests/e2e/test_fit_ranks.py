@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The same stars give the same rows, bit for bit, however the work is shared out."""
 
-import gzip
-
 from common import *  # noqa: F403
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Files and names made to do harm: a file costs only its own rows, no name runs as a command."""
 
-import gzip
 import struct
 import tarfile
 

@@ -4,8 +4,6 @@ run succeeds or ends with a message.  Memory does not grow with the number of st
 campaigns/memory_slope.py has the long test.  With a small scratch folder only .gz inputs that do
 not fit into it fail; all others are fitted."""
 
-import gzip
-
 from common import *  # noqa: F403
 
 

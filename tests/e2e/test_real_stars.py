@@ -150,8 +150,7 @@ class RealStars(EndToEnd):
                 ("resolving_power: 3000\n", [], ["fwhm: 2.7", "resolving_power: 1650", "resolving_power: 3000"]))):
             put("power.yaml", text + keys)
             done = self.fit(f"power{i}.h5", "--config", tmp("power.yaml"), *option, self.stars[0], lib=self.lib)
-            with h5py.File(self.path) as f:
-                used = f["provenance/CONFIG"][()].decode()
+            used = read(self.path, "provenance")["CONFIG"][()].decode()
             self.assertEqual(re.findall("(?:fwhm|resolving_power): [0-9.]+", used), expected, keys)
             self.assertEqual("3000 is not used for the cameras of lamost" in done.stderr, i == 3)
         rows = [read(tmp(f"power{i}.h5")) for i in range(4)]
@@ -173,8 +172,7 @@ class RealStars(EndToEnd):
                 put("run.yaml", content(settings, "r") + "model_error: false\nlsf_width_error: 0\n")
                 self.fit("grid.h5", "--overwrite", "--config", tmp("run.yaml"), *files, lib=FGK)
                 every[name] = read(self.path)
-                with h5py.File(self.path) as f:
-                    text = f["provenance/CONFIG"][()].decode()
+                text = read(self.path, "provenance")["CONFIG"][()].decode()
                 self.assertEqual(text.count(f"sampling: {2 if name == 'coarse' else 1}"), 2)
             a, b = every["fine"], every["coarse"]
             away = np.abs(b["M2LL"] - a["M2LL"])
