@@ -154,7 +154,8 @@ class Daily(ProgramTest):
         # a run that ended early, whose inputs another run has fitted since
         self.run_fit("dead.h5", *self.daily[:2])
         unfinish(self.at("dead.h5"), 1)
-        self.assertOneLine(self.run_fit("dead.h5", *self.daily, status=2), "dead.h5 is unfinished", "remove the unfinished file", status=2)
+        self.assertOneLine(self.run_fit("dead.h5", *self.daily, status=2), "dead.h5 is unfinished",
+                           "remove the unfinished file", status=2)
         # an unfinished run is continued if the table says that this run fitted its inputs
         with h5py.File(self.at("next.h5"), "r+") as f:
             f["provenance/FINISHED"][...] = 0

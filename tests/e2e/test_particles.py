@@ -219,7 +219,8 @@ class Particles(ProgramTest):
         done = starmill("particles", tmp("config.yaml"))
         self.assertOneLine(done, "starmill particles: ", "give --output", status=2)
 
-    @unittest.skipUnless(os.access(EMULATED, os.X_OK), "no starmill with emulated GPUs: only a build without CUDA has one")
+    @unittest.skipUnless(os.access(EMULATED, os.X_OK),
+                         "no starmill with emulated GPUs: only a build without CUDA has one")
     def test_gpus(self):
         """float32 random numbers round differently, 1e-7 of a step's noise."""
         text = OU.replace("4000", "300") + "positions: true\nproblems: 3\n"
