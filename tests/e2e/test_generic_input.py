@@ -239,7 +239,7 @@ class Generic(ProgramTest):
         def text(name, head, *columns, **how):
             np.savetxt(os.path.join(folder, name), np.transpose(columns), header=head, **how)
         images("swapped.fits", MASK=bad.astype("i4"), IVAR=error**-2 / 100, FLUX=flux)  # (1e-18 erg)^-2
-        pyfits.setval(os.path.join(folder, "swapped.fits"), "BUNIT", value="10**36 erg-2", ext="IVAR")
+        pyfits.setval(os.path.join(folder, "swapped.fits"), "BUNIT", value="10**36 erg-2", extname="IVAR")
         images("error.fits", QUAL=bad.astype("i4"), ERR=error * 10, FLUX=flux)
         table = bintable({"WAVE": wave, "FLUX": flux, "ERR": error * 10, "AND_MASK": ("K", bad << 18 | 1 << 10)})
         table.columns[1].unit, table.columns[2].unit = "10**-17 erg", "10**-18 erg"  # bit 10 of SDSS is no fault
