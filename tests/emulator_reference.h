@@ -4,7 +4,6 @@
  *  spline_grid.h. */
 #pragma once
 
-#include <math.h>
 #include <string.h>
 
 #include "kernels/data/library.h"

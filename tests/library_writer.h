@@ -3,8 +3,6 @@
  *  libraries are written by python/starmill/templates/library_file.py. */
 #pragma once
 
-#include <stdio.h>
-
 #include "src/system/regular_file.h"
 #include "io/hdf5/hdf5_util.h"
 #include "io/library/library_file.h"

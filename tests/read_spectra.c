@@ -5,17 +5,12 @@
  * range is a whole channel.  The answer is a line of JSON, then the bytes of all arrays; the JSON
  * says where each array begins among them. */
 #include <jansson.h>
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "io/library/library_file.h"
 #include "io/surveys/formats.h"
-#include "io/surveys/spectra.h"
-#include "kernels/base/error.h"
 #include "src/config/arms.h"
 
 /* lsf 1: the library needs a line-spread function.  each 1: every exposure is read alone as well.

@@ -3,8 +3,7 @@
 
 It is the shipped library, cut into DESI's arms, with every second pixel, a sixth of the guess's
 templates and no model error.  Wavelengths are stretched by 2 %, to cover DESI's pixels at all
-velocities.  Lines move too, but the tests' stars are simulated from this library.
-"""
+velocities.  Lines move too, but the tests' stars are simulated from this library."""
 
 import dataclasses
 import os

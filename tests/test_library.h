@@ -6,14 +6,11 @@
  *  lines that depend on the labels. */
 #pragma once
 
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include <lapacke.h>
 
 #include "kernels/base/memory.h"
-#include "kernels/data/library.h"
 #include "kernels/math/rbf.h"
 #include "src/pipeline/emulator.h"
 

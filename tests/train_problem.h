@@ -2,9 +2,6 @@
 /** What tests of training share: numbers, and a communicator of one rank. */
 #pragma once
 
-#include <mpi.h>
-
-#include "kernels/base/error.h"
 #include "src/train/train_network.h"
 
 static const mill_mpi alone = {.comm = MPI_COMM_SELF, .stop_comm = MPI_COMM_NULL, .size = 1};

@@ -4,12 +4,8 @@
  *  A backend's test program defines CONFORMANCE_STARS, and sets `tested` after survey_make. */
 #pragma once
 
-#include "kernels/backend.h"
-#include "kernels/base/error.h"
-#include "src/pipeline/pipeline.h"
 #include "tests/fit/made_star.h"
 #include "tests/mill_test.h"
-#include "tests/test_library.h"
 
 enum { N_STAR = CONFORMANCE_STARS, N_LABEL = 4, N_ARM = 3, N_PAR = N_LABEL + 2, SEED = 20 };
 enum { N_DIAG = 11, MAX_PIX = 140, MAX_SEGMENT = 4 };

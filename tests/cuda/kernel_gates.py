@@ -12,8 +12,7 @@ a folder of CUDA_TOOLS, or next to nvcc).  It requires that
  - the inner loops of LOOPS have enough loads under way at once.  An instruction that reads a
    loaded number waits for that load and all earlier ones
  - no function is empty; the compiler empties a function if it believes that it never runs
-With --table it prints what it found as Markdown.  It ends with 77 if the tools are missing.
-"""
+With --table it prints what it found as Markdown.  It ends with 77 if the tools are missing."""
 import argparse
 import collections
 import glob

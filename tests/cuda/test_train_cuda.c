@@ -4,7 +4,6 @@
  * ranks train together. */
 #include "tests/mill_test.h"
 
-#include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "tests/train_problem.h"
 

@@ -12,8 +12,6 @@
 #include "tests/mill_test.h"
 
 #include "jobs/fit/fit.h"
-#include "kernels/base/memory.h"
-#include "kernels/backend.h"
 #include "tests/cuda/verdict.h"
 #include "kernels/gpu.h"
 

@@ -6,7 +6,6 @@
  *  backend that puts 0.5 % outside passes in 0.1 % of runs. */
 #pragma once
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

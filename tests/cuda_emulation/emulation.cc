@@ -9,7 +9,6 @@
 #include <unistd.h>
 #include <vector>
 
-#include "tests/cuda_emulation/cuda_runtime.h"
 #include "tests/cuda_emulation/emulation.h"
 #include "tests/cuda_emulation/emulation_parts.h"
 

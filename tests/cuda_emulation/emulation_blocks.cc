@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 
 #include "tests/fiber/fiber_switch.h"
-#include "tests/cuda_emulation/cuda_runtime.h"
 #include "tests/cuda_emulation/emulation.h"
 #include "tests/cuda_emulation/emulation_parts.h"
 

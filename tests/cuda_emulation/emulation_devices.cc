@@ -4,8 +4,6 @@
 #include <cstdio>
 
 #include "kernels/gpu.h"
-#include "kernels/base/error.h"
-#include "kernels/base/memory.h"
 #include "tests/cuda_emulation/cuda_runtime.h"
 
 /* GPUs of this machine: MILL_EMULATED_GPUS, else one. */

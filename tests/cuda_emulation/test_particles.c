@@ -2,7 +2,6 @@
 /* Particles on an emulated GPU: transfers, too little memory, failures. */
 #include "tests/cuda/short_evolutions.h"
 
-#include "kernels/base/memory.h"
 #include "kernels/gpu.h"
 #include "tests/cuda_emulation/emulation.h"
 

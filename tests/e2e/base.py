@@ -3,8 +3,7 @@
 
 To run a test by hand, in this folder: STARMILL=PROGRAM python3 -m unittest -v test_X[.CLASS.TEST].
 A test script skips as a whole (exit 77) if the program or a Python package is missing.  All files
-are written below one temporary folder.
-"""
+are written below one temporary folder."""
 
 import atexit
 import contextlib
@@ -242,8 +241,7 @@ def kept(out, maker, key, make):
     the ended process that made it, with its output.
 
     MILL_TEST_SHARED: the folder where the build lets scripts share libraries; without it every
-    script makes its own.  maker: the program; key: what else the library depends on.
-    """
+    script makes its own.  maker: the program; key: what else the library depends on."""
     folder, path = os.environ.get("MILL_TEST_SHARED"), tmp(out)
     if not folder:
         return path, make(path)
@@ -297,7 +295,6 @@ def coarse_library(out="library.h5"):
     def make(path):
         return subprocess.run([sys.executable, "-B", maker, shipped, path], check=True,
                               capture_output=True, text=True)
-
     return kept(out, maker, age(shipped), make)[0]
 
 
@@ -360,6 +357,12 @@ def read(path, group="fits"):
         return {k: v[...] for k, v in f[group].items() if isinstance(v, h5py.Dataset)}
 
 
+def attributes(path, of="/"):
+    """Attributes of a group or column of an HDF5 file."""
+    with h5py.File(path, "r") as f:
+        return dict(f[of].attrs)
+
+
 def seal(f, rows=slice(None)):
     """Write the checksums of rows that a test has changed in an open result."""
     for table, crc in (f["fits"], "CRC"), (f["catalog"], "CATALOG_CRC"):
@@ -371,8 +374,7 @@ def seal(f, rows=slice(None)):
 def not_whole(path):
     """Done rows with a wrong CRC.  CRC covers the columns that its COLUMNS names, in this order."""
     fits = read(path)
-    with h5py.File(path, "r") as f:
-        names = f["fits/CRC"].attrs["COLUMNS"].decode().split()
+    names = attributes(path, "fits/CRC")["COLUMNS"].decode().split()
     assert sorted([*names, "CRC", "STATUS"]) == sorted(fits), set(names) ^ set(fits)
     return [int(row) for row in np.flatnonzero(fits["STATUS"]) if fits["CRC"][row] != zlib.crc32(
         b"".join(fits[name][row:row + 1].tobytes() for name in names))]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Shared by end-to-end tests with test data: paths, libraries, cut inputs.
-Includes all of base.py.  A script that imports this skips as a whole (exit 77) if the test data
-are missing."""
+"""Shared by end-to-end tests with test data: paths, libraries, cut inputs.  Includes all of
+base.py.  A script that imports this skips as a whole (exit 77) if the test data are missing."""
 
 import gzip
 

@@ -3,8 +3,7 @@
 
 For test_fit_faults.py, which runs every case once, and campaigns/kill, which repeats them
 with other numbers of ranks.  A case is a function of a Site and a number of ranks (0: without
-mpirun); it raises Failed.  Faults are injected by the shim (tests/faults/fault_shim.c).
-"""
+mpirun); it raises Failed.  Faults are injected by the shim (tests/faults/fault_shim.c)."""
 
 from base import *  # noqa: F403
 from kill_runs import Failed, kill_all, remove

@@ -3,8 +3,7 @@
 
 For test_fit_stop.py and campaigns/kill.  A run is killed at a random time, by SIGKILL to all its
 processes; or at a random call on its files: the fault shim kills one rank while it creates, writes
-or closes a file, and the launcher ends the others.
-"""
+or closes a file, and the launcher ends the others."""
 
 import random
 
@@ -16,9 +15,8 @@ def descendants(pid):
     found = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/children") as f:
-                for child in f.read().split():
-                    found += [int(child), *descendants(int(child))]
+            for child in content(f"/proc/{pid}/task/{task}/children", "r").split():
+                found += [int(child), *descendants(int(child))]
     except OSError:
         pass  # ended meanwhile
     return found
@@ -96,13 +94,6 @@ class Campaign:
                     lambda k, v: found.update({k: v[...]} if isinstance(v, h5py.Dataset) else {}))
         return found
 
-    @staticmethod
-    def is_finished(path):
-        if not os.path.exists(path):
-            return False
-        with h5py.File(path, "r") as f:
-            return bool(f["provenance/FINISHED"][0])
-
     def killed(self, path, ranks, models):
         """Start a run and kill it; False if it ended before the kill."""
         at_call = bool(SHIM) and self.random.random() < 0.5
@@ -156,7 +147,7 @@ class Campaign:
             if self.random.random() < 0.4:
                 break
         # a finished file stays, with its lock if a kill came after the mark of the end
-        was_finished = self.is_finished(path)
+        was_finished = os.path.exists(path) and bool(read(path, "provenance")["FINISHED"][0])
         started = time.time()
         done = self.fit(path, self.random.randrange(self.most_ranks + 1), models)
         if not was_finished:  # the machine may be busy with other things for a while

@@ -107,7 +107,6 @@ def make(path, program, apart_km_s, ratio, velocity=None, noise=0, seed=1, alike
         other, part = draw.draw(second, at, min(BLOCK, n - at)), slice(at, at + BLOCK)
         other.label[:], other.vrad_km_s[:] = others.label[part], others.vrad_km_s[part]
         return [one + ratio[part][:, np.newaxis] * two for one, two in zip(ideal, observe.noiseless(second, other))]
-
     write(path, first, stars.vrad_km_s, noise or None, add_other)
     return stars, others
 

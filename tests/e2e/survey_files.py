@@ -129,7 +129,6 @@ def edit(hdus, text):
         if name.startswith("@"):
             return hdus[int(name[1:])]
         return next(h for h in hdus if h.name == name)
-
     if text.startswith("-"):
         find(text[1:]).gone = True
         return
@@ -196,7 +195,6 @@ class Sample:
         def floats():
             x = self.rng.uniform(-10, 100, n).astype("f4")
             return np.where(self.rng.integers(4, size=n) == 0, self.rng.choice(ODD, n), x)
-
         mask = self.rng.integers(-2**31, 2**31, n) * self.rng.integers(2, size=n)
         self.spectra.append({"exposure": exposure, "arm": arm, "flux": floats(), "ivar": floats(),
                              "mask": mask.astype("i4"), "resolution": None, "sigma": None})

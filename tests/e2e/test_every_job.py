@@ -3,8 +3,7 @@
 
 An output that is an input is refused.  A full disk, a damaged input or a standard output that
 cannot be written ends the job with one line and the documented status.  A job ended by a signal
-leaves no partial output.
-"""
+leaves no partial output."""
 
 import itertools
 import textwrap
@@ -112,7 +111,6 @@ class EveryJob(ProgramTest):
                 os.unlink(other)
             make(path, other)
             return other
-
         spellings = itertools.cycle((
             lambda path: link(os.symlink, path), lambda path: link(os.link, path),
             lambda path: tmp("sub/../" + os.path.relpath(path, TMP))))
@@ -159,7 +157,6 @@ class EveryJob(ProgramTest):
             data = bytearray(content(tmp("lacking.h5")))
             data[data.index(b"\x11\x20\x3f\x00\x08\0\0\0", start) + 4] = 4  # bytes of a number
             put("lacking.h5", data)
-
         for what, spoil in (
                 ("ROWS_HASH", without("catalog/files/ROWS_HASH")), ("TEFF", without("fits/TEFF")),
                 ("provenance", without("provenance")), ("CONFIG", without("provenance/CONFIG")),

@@ -13,8 +13,7 @@ class BadFiles(EndToEnd):
     @classmethod
     def setUpClass(cls):
         cls.good = cut("good.fits", [3, 100])
-        done = starmill("fit", "--library", library(), "--output", tmp("good.h5"), cls.good)
-        assert done.returncode == 0, done.stderr
+        run("fit", "--library", library(), "--output", tmp("good.h5"), cls.good)
         cls.expected = read(tmp("good.h5"))
 
     def test_one_bad_file_alone(self):

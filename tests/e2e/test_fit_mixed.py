@@ -2,8 +2,7 @@
 """Ranks with a GPU and ranks without one in one run (backend cuda+cpu), on emulated GPUs.
 
 Each row must have the same bits as in a run on its backend alone, also if the run was killed and
-continued.  Limits of the emulation: tests/cuda_emulation/cuda_runtime.h.
-"""
+continued.  Limits of the emulation: tests/cuda_emulation/cuda_runtime.h."""
 
 import base
 from base import *  # noqa: F403
@@ -51,8 +50,7 @@ class Mixed(ProgramTest):
             run("fit", "--library", cls.lib, "--output", path, "--backend", backend, "--threads", 2,
                 "--config", cls.config, cls.stars, env=gpus(1))
             cls.alone[kind] = read(path)
-            with h5py.File(path) as f:
-                cls.device[kind] = text(f["provenance"].attrs["DEVICE"])
+            cls.device[kind] = text(attributes(path, "provenance")["DEVICE"])
         cls.log, cls.two = tmp("mixed.log"), tmp("mixed.h5")
         cls.said = run("fit", "--library", cls.lib, "--output", cls.two, "--log", cls.log, "--config",
                        cls.config, "--backend", MIXED, "--threads", MANY_THREADS, cls.stars,
@@ -84,13 +82,11 @@ class Mixed(ProgramTest):
     def test_rows_are_those_of_their_own_backend(self):
         rows = self.assertMixed(self.two)
         both = f"{self.device[GPU]} + {self.device[CPU]}"
-        with h5py.File(self.two) as f:
-            self.assertEqual(text(f["provenance"].attrs["DEVICE"]), both)
-            attrs = f["fits/BACKEND"].attrs
-            self.assertEqual(list(attrs["CODES"]), [0, CPU, GPU])
-            self.assertEqual([text(t) for t in attrs["NAMES"]], ["NONE", "CPU", "GPU"])
-            self.assertEqual([text(t) for t in attrs["MEANINGS"]][1:],
-                             [self.device[CPU], self.device[GPU]])
+        self.assertEqual(text(attributes(self.two, "provenance")["DEVICE"]), both)
+        attrs = attributes(self.two, "fits/BACKEND")
+        self.assertEqual(list(attrs["CODES"]), [0, CPU, GPU])
+        self.assertEqual([text(t) for t in attrs["NAMES"]], ["NONE", "CPU", "GPU"])
+        self.assertEqual([text(t) for t in attrs["MEANINGS"]][1:], [self.device[CPU], self.device[GPU]])
         for kind in (GPU, CPU):
             self.assertRegex(self.said, rf"(?m)^  {(rows['BACKEND'] == kind).sum()} +rows by 1 rank "
                              rf"with .* in all, {re.escape(self.device[kind])}$")
@@ -136,10 +132,9 @@ class Mixed(ProgramTest):
         for name, values in read(merged).items():
             both = np.concatenate([read(part)[name] for part in parts])
             self.assertEqual(values.tobytes(), both.tobytes(), name)
-        with h5py.File(merged) as f, h5py.File(parts[0]) as part:
-            for key in ("CODES", "NAMES", "MEANINGS"):
-                self.assertEqual(list(f["fits/BACKEND"].attrs[key]),
-                                 list(part["fits/BACKEND"].attrs[key]))
+        meaning, of_part = (attributes(path, "fits/BACKEND") for path in (merged, parts[0]))
+        for key in ("CODES", "NAMES", "MEANINGS"):
+            self.assertEqual(list(meaning[key]), list(of_part[key]))
         done = starmill("merge", "--output", tmp("no.h5"), parts[1], tmp("alone-cuda.h5"))
         self.assertOneLine(done, "different devices", self.device[CPU], status=2)
 

@@ -44,8 +44,7 @@ class FitStart(ProgramTest):
 
         The polish ends when it expects to gain less than 1e-3 in -2 ln L
         (docs/science/numerics.md).  The limit of 0.01 allows for a wrong expectation.  A change
-        of 0.01 in -2 ln L moves a parameter by its root, 0.1 errors.
-        """
+        of 0.01 in -2 ln L moves a parameter by its root, 0.1 errors."""
         np.testing.assert_allclose(a["M2LL"], b["M2LL"], rtol=0, atol=0.01)
         for name in ("VRAD",) + LABELS:
             error = b[name + "_ERR"]
@@ -189,7 +188,6 @@ class FitStart(ProgramTest):
             with h5py.File(path, "r+") as f:
                 del f[name]
             return path
-
         put("text.txt", "TARGETID VRAD\n")
         put("hdf5.h5", b"\x89HDF\r\n\x1a\n and no more")
         pyfits.PrimaryHDU().writeto(tmp("primary.fits"))

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A run that is stopped or killed is continued by the same command.
 
-What comes out at the end is what an uninterrupted run gives, bit for bit.
-"""
+What comes out at the end is what an uninterrupted run gives, bit for bit."""
 
 from common import *  # noqa: F403
 import kill_runs

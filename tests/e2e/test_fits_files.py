@@ -231,7 +231,6 @@ class Files(unittest.TestCase):
             s.hdus[1].column("TARGETID").set(form, values)
             s.hdus[1].cards += cards
             return Reader.read(put("file.fits", packed(s.hdus)[0]))
-
         large = [2**60 + 1 + i for i in range(5)]
         word = [-2**31, 2**31 - 1, 0, 0, 0]
         for form, values, cards, expected in (

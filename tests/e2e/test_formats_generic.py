@@ -164,7 +164,6 @@ class Generic(Formats):
                 column, n = s.hdus[1].column(name), length.get(name, [4] * 3)
                 column.set(f"1P{code}(4)", [v[:k] for v, k in zip(column.values.reshape(3, 4), n)])
             return s
-
         sigma = "".join(f"SPECTRA LSF_SIGMA@{i}={v};" for i, v in zip(range(4, 8), (0, "nan", -1, 0)))
         error = "SPECTRA IVAR>ERROR" + "".join(f";SPECTRA ERROR@{i}=1e-25" for i in (8, 9, 10))
         # two inverse variances near the largest float32, 3.4e38: 4e38 is above it, 1e38 is not

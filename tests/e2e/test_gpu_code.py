@@ -4,8 +4,7 @@ agree with the CPU's, and the simulator reports no error that would stop a GPU.
 
 `./run tests --long` executes a part, in a core-minute.  `./run tests --gpu-code` (MILL_GPU_CODE=all)
 runs all tests of tests/cuda, fits of other surveys and a posterior.  The simulator then executes
-PTX and machine code, looks for races, and varies the order of blocks, warps and branches.
-"""
+PTX and machine code, looks for races, and varies the order of blocks, warps and branches."""
 
 from base import *  # noqa: F403
 

@@ -131,9 +131,8 @@ class ManPages(ProgramTest):
             done.stdout = ""
             self.assertOneLine(done, "cannot print the page: No space left", status=4)
 
+    @unittest.skipUnless(shutil.which("man"), "no man (Debian: man-db)")
     def test_man_shows_them(self):
-        if not shutil.which("man"):
-            self.skipTest("no man (Debian: man-db)")
         for job in [()] + [(job,) for job in JOBS]:
             path = put("page.1", page_of(*job))
             done = ended(["man", "--warnings=mac,el,missing,font", "-l", path],

@@ -4,8 +4,7 @@
 Each row has one defect.  Its fit is right, or has a flag, or its STATUS is not FITTED.  Rows are
 made from one star of the reference survey (S/N 50, v sin i 5 km/s), and keep its wavelengths,
 errors and resolution.  docs/science/validation.md (Hostile input) lists defects and answers,
-docs/use/results.md the flags.
-"""
+docs/use/results.md the flags."""
 
 from common import *  # noqa: F403
 
@@ -198,9 +197,8 @@ ROWS = [
 
 def names_of(path, column):
     """A function that returns the set of flag names in a value of RVS_WARN or FIT_INFO."""
-    with h5py.File(path) as f:
-        attributes = f["fits/" + column].attrs
-        bits = {int(b): n.decode() for n, b in zip(attributes["NAMES"], attributes["BITS"])}
+    said = attributes(path, "fits/" + column)
+    bits = {int(b): n.decode() for n, b in zip(said["NAMES"], said["BITS"])}
 
     def names(value):
         assert sum(bit for bit in bits if value & bit) == value, f"unknown bits in {value}"

@@ -95,7 +95,6 @@ class Hosts(EndToEnd):
             done = on_hosts(f"{folder}/o.h5", 3, 4, env={"OWN": folder})
             self.assertIn("rank 2 on host host3 does not see " + folder, done.stderr)
             self.assertEqual(os.listdir(folder), [])
-
             # a clock that is ahead does not make a living job's lock stale
             living = begun(network.line("fit", "--output", tmp("clock.h5"), *fit, ranks=3),
                            env=faults("slow=20000:write:/clock.h5$:1:1:0"))
@@ -105,7 +104,6 @@ class Hosts(EndToEnd):
             self.assertIn("watching for 30 s", done.stderr)
             self.said_by(living, 0)
             self.assertEqual(differing(read(tmp("clock.h5")), alone), [])
-
             # the first rank stops at its first write, so the others cannot end
             dying = begun(network.line("fit", "--output", tmp("dying.h5"), *fit, ranks=3),
                           env=faults("stop:write:/dying.h5$:1:1:0"))

@@ -75,10 +75,9 @@ class Installed(ProgramTest):
         return [folder for path in re.findall(r"\((?:RUN|R)PATH\).*\[(.*)\]", said)
                 for folder in path.split(":")]
 
+    @unittest.skipUnless(shutil.which("readelf"), "no readelf (Debian: binutils)")
     def test_libraries_are_found_without_the_build_folder(self):
         """Those of modules and private folders too."""
-        if not shutil.which("readelf"):
-            self.skipTest("no readelf (Debian: binutils)")
         self.assertNotIn("not found", self.works("ldd", self.program))
         # CMake pads the build's path in the program with colons
         linked = [folder for folder in self.runpath(STARMILL)
@@ -132,9 +131,8 @@ class Installed(ProgramTest):
                           "--output", tmp("OUT.h5"), "no-such-coadd.fits")
         self.assertIn("#SBATCH", said)
 
+    @unittest.skipUnless(shutil.which("man"), "no man (Debian: man-db)")
     def test_man_finds_the_pages(self):
-        if not shutil.which("man"):
-            self.skipTest("no man (Debian: man-db)")
         said = self.works("man", "-M", os.path.join(self.prefix, "share", "man"), "starmill-merge")
         self.assertIn("STARMILL-MERGE(1)", said)
 
@@ -266,9 +264,8 @@ class InstalledLibrary(ProgramTest):
         with self.assertRaisesRegex(libstarmill.StarmillError, "format: desi"):
             list(libstarmill.Library(self.library, npoly=10).open(self.survey))
 
+    @unittest.skipUnless(shutil.which("mpicc"), "no mpicc")
     def test_ranks_share_a_fit_and_fail_together(self):
-        if not shutil.which("mpicc"):
-            self.skipTest("no mpicc")
         program = self.build(os.path.join(SOURCE, "tests", "libstarmill", "fit_ranks.c"), "fit_ranks",
                              *self.flags("--libs"), compiler="mpicc")
         args = [program, self.library, "format: desi\n", self.survey, self.result()]

@@ -110,22 +110,19 @@ class LibraryTest(ProgramTest):
         make_emulator(self.a, 1, "lab_x", "v1rm")
         run("library", "import", "--output", lib, "--arm-names", "blue,red", "--template-sigma",
             "0.3", self.a, self.b)
-        with h5py.File(lib, "r") as f:
-            self.assertEqual(f["arms/arm0"].attrs["name"], b"blue")
-            self.assertEqual(f["arms/arm1"].attrs["template_sigma"], 0.3)
-            self.assertEqual(f["arms/arm1"].attrs["template_sigma_origin"], b"given at import")
+        blue, red = (attributes(lib, f"arms/arm{i}") for i in (0, 1))
+        self.assertEqual(blue["name"], b"blue")
+        self.assertEqual((red["template_sigma"], red["template_sigma_origin"]), (0.3, b"given at import"))
         result = library("import", "--overwrite", "--output", lib, "--arm-names", "blue,red",
                           "--template-sigma", "0.3,0.4", self.a, self.b)
         self.assertIn("of arm red: sigma 0.4 A", result.stdout)
-        with h5py.File(lib, "r") as f:
-            self.assertEqual([f[f"arms/arm{i}"].attrs["template_sigma"] for i in (0, 1)], [0.3, 0.4])
+        self.assertEqual([attributes(lib, f"arms/arm{i}")["template_sigma"] for i in (0, 1)], [0.3, 0.4])
         result = library("import", "--overwrite", "--output", lib, self.a)
         self.assertIn("sigma 0.5 A of the templates, removed from that", run("library", "info", lib).stdout)
         self.assertIn("sigma 0.5 A", result.stdout)
         self.assertIn("instrument's own", library("import", "--overwrite", "--output", lib,
                                                   "--at-instrument-resolution", self.a).stdout)
-        with h5py.File(lib, "r") as f:
-            self.assertEqual(f["arms/arm0"].attrs["template_sigma"], -1)
+        self.assertEqual(attributes(lib, "arms/arm0")["template_sigma"], -1)
 
     def test_usage(self):
         lib = self.path("lib.h5")
@@ -179,7 +176,6 @@ class LibraryTest(ProgramTest):
                 edit(f)
             with self.assertRaisesRegex(Failure, f"^{re.escape(self.b)}: .*{said}"):
                 emulator_files.read_file(self.b, None, None)
-
         for name, index, value, said in (
                 ("check/outside", 2, 9.0, "check/outside, row 2"),
                 ("layer1/weight", (3, 7), 9.0, "check/spectra, row 0"),

@@ -51,7 +51,6 @@ def rich(kind):
         return Arm(name, "test_" + name, np.log(wave0), 8e-5, wave0 * np.exp(8e-5 * np.arange(n_pix)), Emulator(
             [rng.normal(size=(o, i)).astype("f4") / 3 for i, o in itertools.pairwise(width)],
             [rng.normal(size=n).astype("f4") / 9 for n in width[1:]], front), error, 0.5, "made up")
-
     box = np.array([[1, 0, -1.6], [-1, 0, -1.6], [0, 1, -1.6], [0, -1, -1.6]])
     labels = [Label("teff", "TEFF", "K", 1, 3.74, 0.07, 4300, 7000, 60),
               Label("logg", "LOGG", "", 0, 2.9, 1.4, 0.7, 5.1, 0.15),

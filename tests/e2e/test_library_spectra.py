@@ -207,9 +207,8 @@ class LibrarySpectra(ProgramTest):
         for name, true, limit in zip(("VRAD", "TEFF", "GRAVITY", "M_H"), (VRAD, *TRUTH.T),
                                      (1.5, 80, 0.3, 0.1)):
             self.assertLess(abs(got[name] - true).max(), limit, name)
-        with h5py.File(self.path, "r") as f:
-            n_par = 5  # velocity, rotation, three labels
-            self.assertEqual(f["fits/COVAR"].shape, (3, n_par * (n_par + 1) // 2))
+        n_par = 5  # velocity, rotation, three labels
+        self.assertEqual(read(self.path)["COVAR"].shape, (3, n_par * (n_par + 1) // 2))
 
     def test_files_of_one_spectrum(self):
         """The same stars give libraries whose templates agree: as one image, as STELIB and PHOENIX
@@ -390,7 +389,6 @@ class LibrarySpectra(ProgramTest):
             flux[[11, 12, 13], 100] = [0, np.nan, -1]
             flux[20] = spectrum([6400, 4.8, 0.2], FIRST + STEP * np.arange(N_PIX))
             labels[20] = [5000, 3, -1.2]
-
         path = write("bad.fits", edit=spoil)
         done = built("bad.h5", path, *GIVEN)
         self.assertRegex(done.stdout, r"1 a label is not known: row 5\n")
@@ -408,10 +406,9 @@ class LibrarySpectra(ProgramTest):
         empty = write("empty.fits", edit=lambda flux, labels: flux[:N_STAR * 5 // 8].fill(0))
         self.assertIn(f"{N_STAR * 5 // 8} more than a fifth", built("bad.h5", empty, *GIVEN).stdout)
         built("bad.h5", path, *GIVEN, "--keep", "teff=4800:6200,feh=-1.5:0")
-        with h5py.File(tmp("bad.h5"), "r") as f:
-            a = f["labels/label0"].attrs
-            self.assertGreaterEqual(a["min"], 4800)
-            self.assertLessEqual(a["max"], 6200)
+        teff = attributes(tmp("bad.h5"), "labels/label0")
+        self.assertGreaterEqual(teff["min"], 4800)
+        self.assertLessEqual(teff["max"], 6200)
 
     def test_hulls_of_models_hold_all_of_them(self):
         # a grid with a node far off: 7500 K is 3.3 standard deviations from the next ones

@@ -91,14 +91,7 @@ def evaluate(path, label):
 
 
 def digest(path):
-    with h5py.File(path, "r") as f:
-        return f.attrs["hash"]
-
-
-def n_begun(checkpoint):
-    """Arms of a training that have begun."""
-    with h5py.File(checkpoint, "r") as f:
-        return int(f.attrs["n_arm"])
+    return attributes(path)["hash"]
 
 
 class Train(ProgramTest):
@@ -154,16 +147,14 @@ class Train(ProgramTest):
         self.assertFalse(os.path.exists(path))
         self.assertIn("continuing from this checkpoint", self.train("killed.h5")[1].stdout)
         self.assertEqual(digest(path), whole)
-
         # killed in the second arm: the first arm's last layer is solved again
         longer = ("--epochs", 400)
         path, checkpoint = tmp("second.h5"), tmp("second.h5.training")
         process = self.start(path, *longer)
-        wait_until(lambda: os.path.exists(checkpoint) and n_begun(checkpoint) == 2, process)
+        wait_until(lambda: os.path.exists(checkpoint) and attributes(checkpoint)["n_arm"] == 2, process)
         self.said_by(process, -9, signal.SIGKILL)
         self.train("second.h5", *longer)
         self.assertEqual(digest(path), digest(self.train("longer.h5", *longer)[0]))
-
         # through links to another folder, which stay links
         path, checkpoint = tmp("stopped.h5"), tmp("stopped.h5.training")
         os.mkdir(tmp("far"))

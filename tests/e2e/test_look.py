@@ -39,11 +39,6 @@ def copied(name, n=None, edit=None, damaged=()):
     return tmp(name)
 
 
-def none_fitted(name):
-    """A copy of the result without fitted rows: pictures would take most of a report's time."""
-    return copied(name, edit=lambda fits, _: fits["STATUS"].fill(4))
-
-
 class Look(ProgramTest):
     def job(self, *args, status=0, env=None):
         return self.ends(status, *args, env=env, cwd=TMP).stdout
@@ -149,7 +144,6 @@ def large():
         catalog["TARGET_RA"] = catalog["TARGET_DEC"] = np.arange(n) // 2 * 0.008
         catalog["SPECTYPE"][::3] = b"STAR"
         catalog["SPECTYPE"][1::3] = b"GALAXY"
-
     return copied("large.h5", 20000, edit)
 
 
@@ -444,7 +438,6 @@ class Report(Look):
             fits["STATUS"][5], fits["VRAD"][5], fits["RVS_WARN"][5] = 4, np.nan, 32
             fits["SN_B"][::10] = -1e9  # no pixel
             fits["TEFF"][11], fits["LOGG"][21] = 1e308, -1e308  # count as missing
-
         path = copied("survey.h5", 1000, edit)
         f = read(path)
         with without_pictures():
@@ -509,7 +502,9 @@ class Report(Look):
         self.refused("report", FIT, "--output", tmp("page.html"), said=["exists"], status=4)
 
     def test_without_the_inputs_it_still_reports(self):
-        self.job("report", none_fitted("none-fitted.h5"), "--no-spectra")
+        # without fitted rows, as pictures would take most of a report's time
+        path = copied("none-fitted.h5", edit=lambda fits, _: fits["STATUS"].fill(4))
+        self.job("report", path, "--no-spectra")
         self.assertIn("Maps", content(tmp("none-fitted.h5.html"), "r"))
         os.rename(SURVEY, SURVEY + ".away")
         self.addCleanup(os.rename, SURVEY + ".away", SURVEY)
@@ -549,7 +544,6 @@ class Report(Look):
             fits["TARGETID"][:], fits["VRAD"] = -1, np.arange(n, dtype=float)
             catalog["TARGET_RA"][:], catalog["TARGET_DEC"][:], catalog["OBJECT"][:] = ra, dec, name
             catalog["TARGET_RA"] += step * np.arange(n)
-
         for ra, dec, step, name, said in (
                 (0, 0, 0, b"", []), (-999, -999, 0, b"", []), (np.nan, np.nan, 0, b"", []),
                 (12, -30, 0.03, b"STAR", [f"{n - 1} of the rows are over 60 arcsec from the first"]),

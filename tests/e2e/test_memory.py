@@ -4,8 +4,6 @@ run succeeds or ends with a message.  Memory does not grow with the number of st
 campaigns/memory_slope.py has the long test.  With a small scratch folder only .gz inputs that do
 not fit into it fail; all others are fitted."""
 
-import gzip
-
 from common import *  # noqa: F403
 
 
@@ -84,10 +82,7 @@ class Scratch(EndToEnd):
         self.assertEqual(differing(read(self.path), expected), [])
 
     def test_files_of_one_object_that_do_not_fit_together(self):
-        def red_only(hdus):
-            for name in [n for n in hdus if n.startswith("B_")]:
-                del hdus[name]
-        other = packed(cut("red.fits", [0, 1], red_only))
+        other = packed(cut("red.fits", [0, 1], without(*("B_" + name for name in HDUS))))
         self.fit("expected-joined.h5", "--join-by-name", self.plain[0], other)
         expected = read(self.path)
         self.fit("joined.h5", *self.config, "--join-by-name", self.packed[0], other)

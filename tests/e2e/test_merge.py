@@ -87,7 +87,6 @@ class Merge(ProgramTest):
         self.assertIn("finished already", done.stdout)
         self.assertEqual(content(tmp("all.h5")), before)
         run("status", tmp("all.h5"))
-
         # an output that is there is kept, unless it is to be replaced
         self.merge("all.h5", *parts[:2], status=4, says=[tmp("all.h5"), "--overwrite"])
         self.assertEqual(content(tmp("all.h5")), before)
@@ -305,8 +304,7 @@ class Merge(ProgramTest):
         self.fit("void.h5", FILES[2], lib=shipped, status=3)
         void = self.path
         self.merge("calibrated-void.h5", void, options=["--calibrate", "--primary"])
-        with h5py.File(tmp("calibrated-void.h5")) as f:
-            self.assertTrue(np.isnan(f["fits"].attrs["CAL_FLOOR"]).all())
+        self.assertTrue(np.isnan(attributes(tmp("calibrated-void.h5"), "fits")["CAL_FLOOR"]).all())
         with h5py.File(void, "r+") as f:
             f["provenance"].attrs.modify("DEVICE", np.bytes_("another"))
         for file in FILES[0], tmp("generic.fits"):
@@ -334,9 +332,7 @@ class Merge(ProgramTest):
         for number, status in ((signal.SIGTERM, 75), (signal.SIGKILL, -signal.SIGKILL)):
             child = start("merge", "--output", out, big)
             wait_until(lambda: glob.glob(out + ".tmp-*"), child)
-            child.send_signal(number)
-            said = child.communicate(timeout=PATIENCE)[1]
-            self.assertEqual(child.returncode, status, said)
+            self.said_by(child, status, number)
             self.assertEqual(len(glob.glob(out + "*")), 2 * (status != 75))
         self.merge("stopped.h5", big)
         self.assertEqual(glob.glob(out + "*"), [out])
@@ -387,8 +383,7 @@ class Calibration(ProgramTest):
         out = run("merge", "--calibrate", "--output", made, path).stdout
         for group in "fits", "catalog":
             self.assertEqual(differing(read(path, group), read(made, group)), [])
-        with h5py.File(made) as f:
-            said = {key: f["fits"].attrs[key] for key in f["fits"].attrs}
+        said = attributes(made, "fits")
         names = [name.decode() for name in said["CAL_PARAMETERS"]]
         fits = read(made)
         sn = np.max([fits["SN_B"], fits["SN_R"], fits["SN_Z"]], axis=0)
@@ -409,8 +404,7 @@ class Calibration(ProgramTest):
             self.assertTrue(np.isnan(said["CAL_FLOOR"][names.index(name)]))
         done = run("export", "--to", "fits", "--calibrated", "--output", tmp("calibrated.fits"), made)
         self.assertOneLine(done, made, "no factor for FEH_ERR, ALPHAFE_ERR, which stay", status=0)
-        with pyfits.open(tmp("calibrated.fits")) as f:
-            table, header = f[1].data, f[1].header
+        table, header = pyfits.getdata(tmp("calibrated.fits"), 1, header=True)
         for name in fits:
             wanted = fits[name]
             k = names.index(name[:-4]) if name[:-4] in names else None
@@ -428,8 +422,7 @@ class Calibration(ProgramTest):
             f["catalog/files/FRAME"][0] = b"topocentric"
         done = run("merge", "--calibrate", "--overwrite", "--output", tmp("sky.h5"), path)
         self.assertIn(f"{self.N // 2 - 220} pairs of rows are topocentric", done.stderr)
-        with h5py.File(tmp("sky.h5")) as f:
-            n = dict(zip(names, f["fits"].attrs["CAL_PAIRS"]))
+        n = dict(zip(names, attributes(tmp("sky.h5"), "fits")["CAL_PAIRS"]))
         self.assertEqual([n["VRAD"], n["LOGG"]], [0, self.N // 2 - 220])
         self.ends(2, "export", "--to", "fits", "--calibrated", "--output", tmp("no.fits"), path,
                   says=["no calibration", "merge --calibrate"])
@@ -458,7 +451,6 @@ class Calibration(ProgramTest):
             fits["TEFF"] = 5500 + share * (spectrum - 5500)
             fits["TEFF_ERR"] = fits["TEFF_ERR_FORMAL"] = np.sqrt(share) * error
             fits["ALPHAFE"] = np.where(flagged, 0.2, rng.normal(0, 0.1 * true, self.N))
-
         edited(path, edit)
         with h5py.File(path, "r+") as f:  # as of an element
             f["fits/ALPHAFE_FLAG"] = flagged * 2
@@ -469,18 +461,16 @@ class Calibration(ProgramTest):
         fits = read(path)
         for name, use in sound.items():
             np.testing.assert_array_equal(found[name + "_ERR"][~use], fits[name + "_ERR"][~use])
-        with h5py.File(made) as f:
-            said = {key: f["fits"].attrs["CAL_" + key]
-                    for key in ("PARAMETERS", "PAIRS", "FACTOR", "FLOOR", "SN")}
-        k = said["PARAMETERS"].tolist().index(b"TEFF")
+        said = attributes(made, "fits")
+        k = said["CAL_PARAMETERS"].tolist().index(b"TEFF")
         sn = np.max([fits["SN_" + arm] for arm in "BRZ"], axis=0)
-        self.assertLess(abs(said["FLOOR"][k] / floor - 1), 0.3)  # FLOOR decides half of 357 pairs
+        self.assertLess(abs(said["CAL_FLOOR"][k] / floor - 1), 0.3)  # FLOOR decides half of 357 pairs
         # TEFF weights the spectrum by `share`, the prior by the rest; errors add in quadrature
-        factor = np.interp(np.log(sn), np.log(said["SN"]), said["FACTOR"][k])
-        wanted = np.hypot(share * np.hypot(factor * error, said["FLOOR"][k]), (1 - share) * 30)
+        factor = np.interp(np.log(sn), np.log(said["CAL_SN"]), said["CAL_FACTOR"][k])
+        wanted = np.hypot(share * np.hypot(factor * error, said["CAL_FLOOR"][k]), (1 - share) * 30)
         use = sound["TEFF"]
         np.testing.assert_allclose(found["TEFF_ERR"][use], wanted[use], rtol=1e-6)
-        for name, n, factor in zip(said["PARAMETERS"].astype(str), said["PAIRS"], said["FACTOR"]):
+        for name, n, factor in zip(said["CAL_PARAMETERS"].astype(str), said["CAL_PAIRS"], said["CAL_FACTOR"]):
             if name in sound:  # six standard deviations of a width from n pairs
                 self.assertEqual(n, sound[name].reshape(-1, 2).all(axis=1).sum())
                 self.assertLess(np.abs(factor / true - 1).max(), 6 / np.sqrt(2 * n / len(factor)))
@@ -537,7 +527,6 @@ class Compare(ProgramTest):
             fits["TEFF"] += 0.4 * fits["TEFF_ERR"]
             fits["TEFF_ERR"] *= 2
             fits["RVS_WARN"][np.flatnonzero(row["RVS_WARN"] & 8 == 0)[0]] |= 8
-
         edited(b, edit)
         same = at[np.isfinite(row["VRAD"]) & (at % 4 != 1)] % 3
         n_a, n_b, edge = (same > 0).sum(), (same == 0).sum(), (row["RVS_WARN"] & 8 > 0).sum()

@@ -128,8 +128,8 @@ class Overwrite(ProgramTest):
                 for arm in ("b", "r", "z"):
                     self.assertEqual(read(self.models, "models/" + arm)["flux"].tobytes(),
                                      read(tmp("other-models.h5"), "models/" + arm)["flux"].tobytes())
-                with h5py.File(self.out) as f, h5py.File(self.models) as m:
-                    self.assertEqual(f["provenance"].attrs["RUN_ID"], m.attrs["RUN_ID"])
+                self.assertEqual(attributes(self.out, "provenance")["RUN_ID"],
+                                 attributes(self.models)["RUN_ID"])
 
     def test_models_that_another_run_writes_stay(self):
         """A run neither removes nor renames a MODELS.h5.new that it may not write."""

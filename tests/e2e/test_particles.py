@@ -72,9 +72,7 @@ class Particles(ProgramTest):
                 f["DENSITY"][1:4] = -1
             done = self.job("ranks.h5", text, *options)
             self.assertIn("problems     5, 2 of them already done\n", done.stdout)
-            with h5py.File(tmp("ranks.h5"), "r") as a, h5py.File(tmp("one.h5"), "r") as b:
-                for name in b:
-                    np.testing.assert_array_equal(a[name][()], b[name][()])
+            self.assertEqual(differing(read(tmp("ranks.h5"), "/"), read(tmp("one.h5"), "/")), [])
         # --overwrite begins a finished run again
         self.assertIn("problems     5\n", self.job("ranks.h5", text, "--overwrite").stdout)
         before = content(tmp("ranks.h5"))
@@ -93,9 +91,7 @@ class Particles(ProgramTest):
         done = self.job("killed.h5", text, status=4, env=faults("EIO:sync:killed.h5$:2:1"))
         self.assertIn("cannot be flushed to disk", done.stderr)
         self.job("killed.h5", text)
-        with h5py.File(tmp("killed.h5"), "r") as a, h5py.File(tmp("whole.h5"), "r") as b:
-            for name in b:
-                np.testing.assert_array_equal(a[name][()], b[name][()])
+        self.assertEqual(differing(read(tmp("killed.h5"), "/"), read(tmp("whole.h5"), "/")), [])
 
     def test_an_output_that_is_not_the_own_one_any_more(self):
         process = start("particles", put("config.yaml", OU + "problems: 6\n"), "--output", tmp("held.h5"),
@@ -116,8 +112,7 @@ class Particles(ProgramTest):
                         "--threads", 1)
         wait_until(lambda: os.path.exists(tmp("stop.h5")), process)
         self.said_by(process, 75, signal.SIGTERM)
-        with h5py.File(tmp("stop.h5"), "r") as f:
-            self.assertTrue(1 <= np.sum(f["STATUS"][:] == 1) < 40)
+        self.assertTrue(1 <= np.sum(read(tmp("stop.h5"), "/")["STATUS"] == 1) < 40)
 
     def test_full_disk(self):
         for fault in ("ENOSPC:alloc:full.h5:1:0", "ENOSPC:write:full.h5:1:0"):
@@ -166,8 +161,8 @@ class Particles(ProgramTest):
         self.field("u.h5", x, slices, TIME=[0.0, 2.0])
         for done in (moved, self.job("slices.h5", text, status=4)):
             self.assertIn("another configuration", done.stderr)
-        with h5py.File(tmp("named.h5"), "r") as a, h5py.File(tmp("gridded.h5"), "r") as b:
-            np.testing.assert_allclose(a["MOMENTS"], b["MOMENTS"], rtol=1e-9, atol=1e-9)
+        named, gridded = (read(tmp(name), "/")["MOMENTS"] for name in ("named.h5", "gridded.h5"))
+        np.testing.assert_allclose(named, gridded, rtol=1e-9, atol=1e-9)
         bad = x**2 / 2
         bad[5] = np.nan
         for new, says in (((x, bad), "value 5 of the potential"),
@@ -224,10 +219,10 @@ class Particles(ProgramTest):
         done = starmill("particles", tmp("config.yaml"))
         self.assertOneLine(done, "starmill particles: ", "give --output", status=2)
 
+    @unittest.skipUnless(os.access(EMULATED, os.X_OK),
+                         "no starmill with emulated GPUs: only a build without CUDA has one")
     def test_gpus(self):
         """float32 random numbers round differently, 1e-7 of a step's noise."""
-        if not os.access(EMULATED, os.X_OK):
-            self.skipTest("no starmill with emulated GPUs: only a build without CUDA has one")
         text = OU.replace("4000", "300") + "positions: true\nproblems: 3\n"
         self.job("cpu.h5", text)
         with mock.patch.object(base, "STARMILL", EMULATED):

@@ -2,8 +2,7 @@
 """Fits of simulated stars with the library that they are drawn from have right minima and errors.
 
 1,000 stars are from the small library, which has no model error, and 1,000 from the shipped one,
-each with a draw of its model error.
-"""
+each with a draw of its model error."""
 
 from base import *  # noqa: F403
 import survey_stats
@@ -76,8 +75,7 @@ class Pulls(ProgramTest):
         """Fits from the truth reach no lower minimum than fits from the guess.
 
         99.5 % must agree within 0.1 in -2 ln L, a tenth of what one error of a parameter costs.
-        The library has no model error, whose covariance would differ between two solutions.
-        """
+        The library has no model error, whose covariance would differ between two solutions."""
         fit, other = self.small.fit, self.small.fitted_to("from-truth.h5", "--start",
                                                           self.small.truth_path)
         np.testing.assert_array_equal(other["TARGETID"], fit["TARGETID"])

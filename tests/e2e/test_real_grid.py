@@ -531,10 +531,8 @@ class RealLibrary(ProgramTest):
         self.assertLess(abs(wave[np.argmax(size)] - LINE), 1)
         self.assertAlmostEqual(size.max(), 0.087, delta=0.022)
         self.assertLess(np.median(size), 0.02)
-        with open(tmp("published.csv"), "w") as f:
-            f.write("TARGETID,TEFF,LOGG,FEH,VRAD\n")
-            f.writelines(f"{i + 1},{a:.1f},{b:.3f},{c:.3f},{v:.3f}\n" for i, (a, b, c, v) in
-                         enumerate(labels))
+        put("published.csv", "TARGETID,TEFF,LOGG,FEH,VRAD\n" + "".join(
+            f"{i + 1},{a:.1f},{b:.3f},{c:.3f},{v:.3f}\n" for i, (a, b, c, v) in enumerate(labels)))
         done = tool(VALIDATION, "--sets", "", "--stars", "made up", tmp("work/miles.yaml"),
                     tmp("published.csv"), tmp("work/miles.fits"), tmp("checks"), "ours=" + out)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -74,8 +74,7 @@ class RealStars(EndToEnd):
         """|Median| and robust scatter of starmill minus LASP are within limits set before any fit.
 
         The limits hold for both scatters (MAD, half of the 68 % range) and for LASP's tables Adam
-        and CurveFit.  Medians of velocities have no limit, as LASP's are low by 5 km/s.
-        """
+        and CurveFit.  Medians of velocities have no limit, as LASP's are low by 5 km/s."""
         settings = config("lamost.yaml", "lamost", "{name: opt, min: 4000, max: 7300}")
         self.fit("lamost.h5", "--config", settings, *self.stars, lib=self.lib)
         ours, names = read(self.path), self.names
@@ -118,8 +117,7 @@ class RealStars(EndToEnd):
         with labels and v sin i held.
 
         Both velocities are the minimum of one function, found in two ways.  They agree within the
-        tolerance of the polish, a few hundredths of an error.
-        """
+        tolerance of the polish, a few hundredths of an error."""
         both = self.cameras
         self.assertEqual(list(both["STATUS"]), [FITTED] * 25)
         # radial velocity, v sin i, three labels, and the second camera's offset
@@ -152,8 +150,7 @@ class RealStars(EndToEnd):
                 ("resolving_power: 3000\n", [], ["fwhm: 2.7", "resolving_power: 1650", "resolving_power: 3000"]))):
             put("power.yaml", text + keys)
             done = self.fit(f"power{i}.h5", "--config", tmp("power.yaml"), *option, self.stars[0], lib=self.lib)
-            with h5py.File(self.path) as f:
-                used = f["provenance/CONFIG"][()].decode()
+            used = read(self.path, "provenance")["CONFIG"][()].decode()
             self.assertEqual(re.findall("(?:fwhm|resolving_power): [0-9.]+", used), expected, keys)
             self.assertEqual("3000 is not used for the cameras of lamost" in done.stderr, i == 3)
         rows = [read(tmp(f"power{i}.h5")) for i in range(4)]
@@ -175,8 +172,7 @@ class RealStars(EndToEnd):
                 put("run.yaml", content(settings, "r") + "model_error: false\nlsf_width_error: 0\n")
                 self.fit("grid.h5", "--overwrite", "--config", tmp("run.yaml"), *files, lib=FGK)
                 every[name] = read(self.path)
-                with h5py.File(self.path) as f:
-                    text = f["provenance/CONFIG"][()].decode()
+                text = read(self.path, "provenance")["CONFIG"][()].decode()
                 self.assertEqual(text.count(f"sampling: {2 if name == 'coarse' else 1}"), 2)
             a, b = every["fine"], every["coarse"]
             away = np.abs(b["M2LL"] - a["M2LL"])
@@ -247,8 +243,7 @@ class RealStars(EndToEnd):
 
         The cameras have velocities b and r with errors B and R; the prior of the offset has a
         sigma s.  The best offset is (r - b) s^2 / (s^2 + B^2 + R^2).  VRAD is the mean of b and
-        (r - offset), weighted by the errors.
-        """
+        (r - offset), weighted by the errors."""
         with open(os.path.join(LAMOST, "LASP_CurveFit_inferred.csv")) as f:
             lasp = {row["ID"]: float(row["pred_Rv"]) for row in csv.DictReader(f)}
         put("together.yaml", content(self.lamost, "r").replace("velocity_offsets: true",
@@ -408,8 +403,7 @@ class RealStars(EndToEnd):
         """Velocity of an exposure against the file's own coadd, and its error, without a template.
 
         Least squares of the exposure's pixels above 4000 A: the model is the shifted spline of the
-        coadd times a polynomial of degree 8.  The scatter of residuals gives the error.
-        """
+        coadd times a polynomial of degree 8.  The scatter of residuals gives the error."""
         coadd, one = hdus["COADD"].data, hdus[name].data
         good = coadd["ivar"] > 0
         spline = CubicSpline(np.asarray(coadd["loglam"][good], float),
@@ -443,8 +437,7 @@ class RealStars(EndToEnd):
         """Of 14 spectra, 7 of each arm, 12 agree with the joint fit within their errors.
 
         Wavelengths of the blue exposures 104932 and 104933 are wrong: their fits are -13 and -20
-        km/s from the others.  Template-free shifts against the coadd are -8 and -14 +- 2 km/s.
-        """
+        km/s from the others.  Template-free shifts against the coadd are -8 and -14 +- 2 km/s."""
         with pyfits.open(EXPOSURES) as hdus:
             shifts = {(h.name[0].lower(), int(h.name.split("-")[1])):
                       self.shift_from_coadd(hdus, h.name) for h in hdus[4:]}

@@ -105,8 +105,7 @@ class ReferenceSurvey(EndToEnd):
         arm's ends they mix in rows of the other end.
 
         VRAD follows the shift to a tenth of its error.  -2 ln L changes, as pixels sample the
-        templates coarsely and lines fall on other parts of pixels.
-        """
+        templates coarsely and lines fall on other parts of pixels."""
         with pyfits.open(data("sim/coadd-dev.fits.gz")) as hdus:
             for arm in "BRZ":
                 wave = hdus[f"{arm}_WAVELENGTH"].data.astype(float)
@@ -190,8 +189,7 @@ class SmoothRotation(EndToEnd):
         true is below 0.6 times the linear kernel's median, and below 0.6 times rvspecfit's.
 
         The kernel does not cause the rest of the bias (docs/science/validation.md).  A bin has 9
-        to 18 stars; chance moves all three medians together.
-        """
+        to 18 stars; chance moves all three medians together."""
         true = self.smooth.truth["VSINI"]
         for low, high in ((15, 30), (30, 60), (60, 101)):
             at = (true >= low) & (true < high)
@@ -322,7 +320,6 @@ class Reference(EndToEnd):
             columns = hdus["FIBERMAP"].columns + pyfits.ColDefs(
                 [pyfits.Column("EXPID", "J", array=[7, 8, 9])])
             hdus["FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns, name="FIBERMAP")
-
         path = cut("joint.fits", [3, 60, 100], edit)
         self.fit("joint.h5", "--exposures", "joint", "--models", tmp("joint-models.h5"), path)
         export("joint.h5", "joint-models.h5", "joint")

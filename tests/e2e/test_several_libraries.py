@@ -127,13 +127,9 @@ class Several(EndToEnd):
         self.assertOneLine(done, self.library[1], "restore this library, or", status=3)
 
     def test_what_must_know_of_it(self):
-        with h5py.File(tmp("both.h5")) as f:
-            attrs, hashes = f["fits/LIBRARY"].attrs, []
-            for path in self.library:
-                with h5py.File(path) as library:
-                    hashes.append(library.attrs["hash"])
-            self.assertEqual(attrs["HASHES"].split(), hashes)
-            self.assertEqual([os.path.basename(p) for p in attrs["MEANINGS"][1:]], [b"cool.h5", b"hot.h5"])
+        attrs = attributes(tmp("both.h5"), "fits/LIBRARY")
+        self.assertEqual(attrs["HASHES"].split(), [attributes(path)["hash"] for path in self.library])
+        self.assertEqual([os.path.basename(p) for p in attrs["MEANINGS"][1:]], [b"cool.h5", b"hot.h5"])
         done = starmill(*self.command("no.h5", library=self.library[::-1]))
         self.assertOneLine(done, "cool.h5 has the label feh", "first in the list", status=2)
         stars = [int(self.both["TARGETID"][self.both["LIBRARY"] == k][0]) for k in (COOL, HOT)]

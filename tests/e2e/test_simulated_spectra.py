@@ -3,8 +3,7 @@
 
 Class Emulator compares noise-free pixels with templates (test_library_file.py), blurred and sampled
 as in docs/science/numerics.md.  A star's brightness is free, as the drawn S/N sets it.  Class Model
-compares noise-free pixels with the fit's own model at the truth.
-"""
+compares noise-free pixels with the fit's own model at the truth."""
 
 from base import *
 

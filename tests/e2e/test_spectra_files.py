@@ -153,7 +153,6 @@ def scene(ln_step, sigma, n_pix, n_line=60):
         area = erf((hi[:, None] - centre) / wide) - erf((lo[:, None] - centre) / wide)
         return (3 + 1e-3 * (0.5 * (lo + hi) - 5000)
                 - area @ depth * sigma * np.sqrt(np.pi / 2) / (hi - lo))
-
     return flux, pixels
 
 

@@ -182,7 +182,6 @@ class Selection(ProgramTest):
                 hdus["EXP_FIBERMAP"] = pyfits.BinTableHDU.from_columns(columns, name="EXP_FIBERMAP")
                 hdus[0].header.update(keys)
                 hdus.writeto(path, overwrite=True)
-
         rewrite(exposures + [tiles], [])
         self.assertEqual(self.tiles_and_nights(path=path), [
             (1234, 20210406), (1234, 20210406), (1234, -1), (1234, 20210408), (7, 20210407),

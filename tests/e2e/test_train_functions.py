@@ -152,8 +152,7 @@ class TrainFunctions(ProgramTest):
             at = between(50)
             want = np.exp(scipy(np.column_stack([np.log10(at[:, 0]), at[:, 1:]])))
             self.assertLess(abs(emulate(tmp("linear.h5"), at, i) / want - 1).max(), 3e-6)
-        with h5py.File(tmp("linear.h5"), "r") as f:
-            self.assertEqual(f["arms/arm0/grid"].attrs["degree"], 1)
+        self.assertEqual(attributes(tmp("linear.h5"), "arms/arm0/grid")["degree"], 1)
         info = self.good(starmill("library", "info", tmp("linear.h5")))
         self.assertIn("grid 5x5x5-124", info)
         self.assertIn(", linear, log flux", info)
@@ -223,8 +222,7 @@ class TrainFunctions(ProgramTest):
         info = self.good(starmill("library", "info", tmp("valid-lib.h5")))
         self.assertIn("24 spectra that were left out", info)
         self.assertIn("and 4 components", info)
-        with h5py.File(tmp("valid-lib.h5"), "r") as f:
-            self.assertIn("worst spectra", f.attrs["report"].decode())
+        self.assertIn(b"worst spectra", attributes(tmp("valid-lib.h5"))["report"])
 
     def test_report_tells_the_emulators_own_part(self):
         """The report shows the emulator's part of the error: large for a bad emulator, almost
@@ -254,16 +252,14 @@ class TrainFunctions(ProgramTest):
         self.assertTrue(3 <= n <= 14, out)  # of 27 inner nodes no two are neighbours
         self.assertIn("filled from their neighbours", out)
         # the library itself has all nodes: the same as without a report
-        with h5py.File(tmp("leave.h5"), "r") as a, h5py.File(library_of("splines", "pairs"), "r") as b:
-            self.assertEqual(a.attrs["hash"], b.attrs["hash"])
+        self.assertEqual(attributes(tmp("leave.h5"))["hash"], attributes(library_of("splines", "pairs"))["hash"])
 
     def test_whole_hull(self):
         """One hull over all labels: SciPy's for scattered models, six faces for a box."""
         from scipy.spatial import ConvexHull
         self.good(train("box.h5", full_grid(), "linear", "--hulls", "whole", "--left-out", 0))
-        with h5py.File(tmp("box.h5"), "r") as f:
-            self.assertEqual(f["hulls"].attrs["n_hull"], 1)
-            self.assertEqual(f["hulls/hull0/facets"].shape, (6, 4))
+        self.assertEqual(attributes(tmp("box.h5"), "hulls")["n_hull"], 1)
+        self.assertEqual(read(tmp("box.h5"), "hulls/hull0")["facets"].shape, (6, 4))
         rng = np.random.default_rng(SEED)
         ball = rng.normal(size=(120, 3))
         ball *= rng.uniform(0, 1, (120, 1)) ** (1 / 3) / np.linalg.norm(ball, axis=1)[:, None]

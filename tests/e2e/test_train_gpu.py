@@ -60,7 +60,6 @@ class TrainOnGpus(ProgramTest):
         def crossover(size):
             put(kept, "\n".join([head, "\t".join(["fit", "7", *field[2:]]),
                                  "\t".join(["train", str(size), *field[2:]])]) + "\n")
-
         # 4 operations per weight of the first layer, 6 per other weight; at most 256 components
         size = math.ceil(16 * (4 * 3 * 9 + 6 * (9 * 7 + 7 * 256)) / 1e6)
         for least, where in ((size + 1, "CPU"), (size, "GPU")):

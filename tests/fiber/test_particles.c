@@ -14,10 +14,8 @@ static void check(int form, int boundary)
   plain.s.form = form;
   plain.s.along_axes = form;
   plain.s.boundary[1] = boundary;
-  plain.s.low[1] = -1;
-  plain.s.high[1] = 1;
-  plain.s.grid_low[1] = -1;
-  plain.s.grid_high[1] = 1;
+  plain.s.low[1] = plain.s.grid_low[1] = -1;
+  plain.s.high[1] = plain.s.grid_high[1] = 1;
   plain.problem[0].potential = MILL_HARMONIC;
   plain.problem[0].rate[0] = 1;
   fiber = plain;

@@ -6,13 +6,7 @@
  *  for each row, the continuum by LAPACK's QR in place of normal equations. */
 #pragma once
 
-#include <lapacke.h>
-#include <math.h>
-#include <string.h>
-
-#include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
-#include "kernels/math/rotation.h"
 #include "src/config/config.h"
 #include "src/pipeline/pipeline_parts.h"
 #include "tests/kernels/star/prepare_reference.h"

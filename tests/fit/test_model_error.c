@@ -5,7 +5,6 @@
 
 #include <cblas.h>
 
-#include "src/pipeline/device_model.h"
 #include "tests/fit/one_star.h"
 
 enum { SEED = 20261122, N_PAR = 6 };
@@ -449,7 +448,6 @@ MILL_TEST(noise_of_sparse_pixels)
       assert_close(r.chisq_noise / n, 1, 6 * sqrt(3 / n)); /* six standard deviations */
     else
       assert_close(r.chisq_noise, r.chisq_data, 0);
-    mill_library_clear(&fx.lib);
   }
 }
 
@@ -530,7 +528,6 @@ MILL_TEST(errors_below_rounding)
   assert_int_equal(r[1].warn, r[0].warn);
   assert_true(r[0].vrad_err_km_s > 0);
   assert_close(r[1].vrad_err_km_s / r[0].vrad_err_km_s, 1, 0.01); /* moments are rounded */
-  mill_library_clear(&fx.lib);
 }
 
 /* The CPU only computes the part of the grid that a star sees within the velocity limits. */

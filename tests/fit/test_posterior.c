@@ -9,7 +9,6 @@
 enum { SEED = 2718, MAX_STAR = 512, N_DRAW = 100, N_LABEL = 4, N_ARM = 3 };
 
 #include "tests/fit/made_survey.h"
-#include "kernels/base/memory.h"
 
 /** One star's answer. */
 typedef struct answer {

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <math.h>
 #include <string.h>
 
 #include "io/surveys/redrock.h"
 #include "io/surveys/spectra.h"
-#include "kernels/base/error.h"
 #include "src/system/log.h"
 #include "tests/fuzz/targets.h"
 

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/catalog/catalog_list.h"
-#include "io/fits/fits_guard.h"
 #include "io/library/library_file.h"
 #include "io/catalog/prior_table.h"
 #include "io/catalog/start_table.h"
-#include "kernels/base/memory.h"
 #include "src/config/config.h"
 #include "tests/fuzz/targets.h"
 

@@ -5,15 +5,12 @@
 
 #include "tests/mpi/ranks.h"
 
-#include <hdf5.h>
-#include <mpi.h>
 #include <signal.h>
 #include <sys/stat.h>
 
 #include "io/hdf5/hdf5_util.h"
 #include "io/result/columns.h"
 #include "io/result/result_file.h"
-#include "kernels/base/error.h"
 #include "tests/test_library.h"
 
 enum { FIXTURE_MAX_FILE = 4 };

@@ -6,7 +6,6 @@
 #include "src/run/backend_choice.h"
 #include "src/system/status_process.h"
 #include "tests/mpi/ranks.h"
-#include "kernels/base/memory.h"
 
 static const mill_gpu_facts h200 = {"NVIDIA H200", "", 9, 0, MILL_GPU_SHARED};
 static const mill_gpu_facts a100 = {"NVIDIA A100", "", 8, 0, MILL_GPU_SHARED};

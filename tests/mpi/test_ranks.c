@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What ranks do together: they agree on the worst outcome, stop one another and share the cores,
  * draw numbers, and find rows of several files that are one object. */
-#include "tests/mill_test.h"
 
 #include "io/catalog/places.h"
 #include "io/stars/join.h"
-#include "kernels/base/memory.h"
 #include "src/ranks/draw.h"
 #include "tests/mpi/ranks.h"
 

@@ -3,8 +3,6 @@
 #include "tests/mpi/ranks.h"
 
 #include "io/stars/reader.h"
-#include "kernels/base/error.h"
-#include "kernels/base/layout.h"
 #include "tests/test_library.h"
 
 enum { N_FILE = 2, ARM_B = 0, ARM_R = 1, ARM_Z = 2 };

@@ -5,7 +5,6 @@
 
 #include "io/result/stored_rows.h"
 #include "tests/mpi/result_fixture.h"
-#include "kernels/base/memory.h"
 
 #include <sys/resource.h>
 

@@ -5,8 +5,6 @@
 #include <sys/stat.h>
 
 #include "io/status/status_board.h"
-#include "io/status/status_file.h"
-#include "kernels/base/error.h"
 #include "kernels/base/clock.h"
 #include "src/system/status_process.h"
 #include "tests/mpi/ranks.h"

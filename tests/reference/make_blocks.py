@@ -8,8 +8,7 @@ The build runs it.
 
 Nothing here shares formulas with the C code: kernels are integrated numerically, the spline
 is SciPy's, the resolution matrix goes through a dense matrix, hulls come from Qhull. Random
-inputs have fixed seeds and are written with the results, so no generator is shared either.
-"""
+inputs have fixed seeds and are written with the results, so no generator is shared either."""
 import math
 import sys
 import warnings
@@ -55,7 +54,6 @@ def rotation_integral(r, k, leg, reach=1):
         x, c = math.sin(t), math.cos(t)
         kernel = (2.0 * (1.0 - EPS) * c + 0.5 * math.pi * EPS * c * c) / norm
         return leg(k - r * x, x) * kernel * c
-
     corners = [math.asin(c / r) for c in range(k - reach, k + reach + 1) if -r < c < r]
     edges = [-0.5 * math.pi] + corners + [0.5 * math.pi]
     return math.fsum(quad(integrand, a, b, epsabs=1e-16, epsrel=1e-13)[0]

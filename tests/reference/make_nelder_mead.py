@@ -6,8 +6,7 @@
 
 The build runs it; tests/kernels/math/test_nelder_mead.c compares bit for bit.  A value that is NaN or
 infinite is given to SciPy as 1e300, which is what starmill makes of it.  SciPy itself lets NaN into the
-simplex, where every comparison with it is false; what it does then is not worth following.
-"""
+simplex, where every comparison with it is false; what it does then is not worth following."""
 
 import math
 import sys
@@ -142,7 +141,6 @@ def main():
             f = function([float(v) for v in x])
             values.append(f)
             return f if abs(f) < HUGE else HUGE
-
         found = minimize(wrapped, simplex[0], method="Nelder-Mead",
                          options=dict(options, initial_simplex=simplex))
         assert len(points) == found.nfev * n

@@ -3,8 +3,7 @@
 
 Repeats the training of a grid file's first arm (docs/develop/performance.md): statistics,
 components by NumPy's SVD, and steps of Adam.  The counters of starmill's random numbers give the
-models left out, the first weights and the order of the models.
-"""
+models left out, the first weights and the order of the models."""
 
 import math
 import types
@@ -204,7 +203,6 @@ def train(p, o):
 
     def at(models):
         return loss_and_slopes(o.loss, param, x[models], target[models], p.scale.astype(float), width, p.n_pix, o.huber)
-
     for epoch in range(o.epochs):
         rate = o.least_rate + 0.5 * (o.rate - o.least_rate) * (1 + math.cos(math.pi * epoch / o.epochs))
         order, total = shuffled(p.n_train, o.seed, epoch, "shuf"), 0.0

@@ -391,7 +391,6 @@ class Submitted(Jobs):
         self.assertEqual(SYSTEM.field(job, "Restarts"), ["0"])
         self.assertIn("(2 ranks", self.log(log))
         os.remove(out + ".stop")
-
         # a cancelled job stays cancelled, and what it had is kept
         done = read(out)["STATUS"] == FITTED
         self.assertTrue(0 < done.sum() < len(done))

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who may take the lock of an output, and the hash of a file. */
-#include "tests/mill_test.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -7,11 +7,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include <hdf5.h>
-
 #include "io/hdf5/hdf5_crash.h"
 #include "io/hdf5/hdf5_util.h"
-#include "kernels/base/error.h"
 #include "src/system/thread.h"
 
 enum { MAX_BYTES = 1 << 20, LIMIT_S = 60 };

@@ -4,9 +4,7 @@
 
 #include <zlib.h>
 
-#include "io/result/columns.h"
 #include "io/result/stored_rows.h"
-#include "kernels/base/error.h"
 #include "tests/test_library.h"
 
 static mill_library lib;

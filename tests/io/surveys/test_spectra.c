@@ -4,7 +4,6 @@
 #include "io/surveys/spectra.h"
 #include "io/surveys/target_bits.h"
 #include "io/surveys/selection.h"
-#include "kernels/base/error.h"
 #include "tests/test_folder.h"
 
 enum { ARM_B, ARM_R, ARM_Z, N_ARM, MAX_PIX = 4000, N_DIAG = 3 };

@@ -5,9 +5,7 @@
 
 #include <time.h>
 
-#include "jobs/options/option_table.h"
 #include "jobs/options/options.h"
-#include "kernels/base/error.h"
 #include "src/run/stop_watch.h"
 
 /* --- a table of rows --- */

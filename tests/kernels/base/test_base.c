@@ -7,7 +7,6 @@
 
 #include "kernels/base/layout.h"
 #include "kernels/base/memory.h"
-#include "kernels/data/library.h"
 #include "kernels/data/result.h"
 
 MILL_TEST(every_code_has_text_and_exit_status)

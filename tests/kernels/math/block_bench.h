@@ -2,8 +2,6 @@
 /** One arm, one segment and a work space, made without a pipeline, to test block functions. */
 #pragma once
 
-#include <string.h>
-
 #include "kernels/star/blocks/likelihood.h"
 #include "kernels/star/blocks/spline_filter.h"
 #include "tests/test_library.h"

@@ -3,9 +3,7 @@
  * tests/reference/make_blocks.py makes reference/blocks.h in the build folder. */
 #include "tests/mill_test.h"
 
-#include "kernels/math/continuum.h"
 #include "kernels/math/hull.h"
-#include "kernels/math/rotation.h"
 #include "kernels/math/weights.h"
 #include "reference/blocks.h"
 #include "tests/kernels/math/block_bench.h"

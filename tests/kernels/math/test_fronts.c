@@ -3,11 +3,9 @@
  * functions around scattered labels. */
 #include "tests/mill_test.h"
 
-#include "kernels/math/rbf.h"
 #include "kernels/math/spline_grid.h"
 #include "tests/emulator_reference.h"
 #include "tests/test_library.h"
-#include "kernels/base/memory.h"
 
 enum { SEED = 6021, MAX_NODE = 9, MAX_OUT = 130 };
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/mill_test.h"
 
-#include <float.h>
-
 #include "kernels/math/linalg.h"
 #include "tests/test_library.h"
 

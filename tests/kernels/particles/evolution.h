@@ -4,7 +4,6 @@
 
 #include "tests/mill_test.h"
 
-#include "kernels/base/error.h"
 #include "kernels/particles/particles.h"
 
 enum { MAX_PROBLEM = 3, LAST = -1 };

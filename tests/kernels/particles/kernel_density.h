@@ -6,7 +6,6 @@
 
 #include "tests/mill_test.h"
 
-#include "kernels/base/error.h"
 #include "kernels/particles/particles.h"
 
 enum { N_SAMPLE = 120, N0 = 25, N1 = 9, N2 = 11, N_ALL = N0 * N1 * N2 };

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Gridded potentials: slopes, and evolutions in them.  Kernel densities of the CPU. */
-#include "tests/mill_test.h"
 
-#include "kernels/math/block.h"
 #include "kernels/particles/potential.h"
 #include "tests/kernels/particles/evolution.h"
 #include "tests/kernels/particles/kernel_density.h"

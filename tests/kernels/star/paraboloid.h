@@ -3,8 +3,6 @@
  *  with correlations.  Functions here answer the star's questions in place of a backend. */
 #pragma once
 
-#include <string.h>
-
 #include "kernels/star/slot.h"
 
 enum { NP = 5, N_LABEL = 3, MOST_SEGMENTS = 8, ANSWER = MILL_N_PROFILE + 128 };

@@ -3,8 +3,6 @@
  * Numbers of pixels are near multiples of MILL_CHUNK, the pixels that a block takes at a time. */
 #include "tests/mill_test.h"
 
-#include <lapacke.h>
-
 #include "kernels/math/cells.h"
 #include "kernels/star/blocks/likelihood.h"
 #include "tests/kernels/math/block_bench.h"

@@ -3,7 +3,6 @@
  * resolution matrix against SciPy (tests/reference). */
 #include "tests/mill_test.h"
 
-#include "kernels/base/error.h"
 #include "kernels/star/blocks/prepare.h"
 #include "tests/kernels/star/prepare_reference.h"
 #include "reference/blocks.h" /* made in the build folder by tests/reference/make_blocks.py */
@@ -353,7 +352,6 @@ MILL_TEST(resolution_matrix_matches_scipy)
   for (int i = 0; i < ND; i++)
     for (int j = 0; j < ND; j++)
       deconv[i * ND + j] = g[i][ND + j];
-
   float raw[ND * NR], res[ND * PITCH];
   double base[NR];
   for (int i = 0; i < ND * NR; i++)

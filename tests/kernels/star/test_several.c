@@ -2,7 +2,6 @@
 /* Velocities of epochs and arms, and fits of two stars, on likelihoods with known minima. */
 #include "tests/mill_test.h"
 
-#include "kernels/math/linalg.h"
 #include "kernels/star/logic/fit_star.h"
 #include "tests/kernels/star/paraboloid.h"
 

@@ -3,9 +3,7 @@
  * library must have, parts of a library's arms.  e2e/test_config.py tests configuration files. */
 #include "tests/test_folder.h"
 
-#include "kernels/base/error.h"
 #include "src/config/arms.h"
-#include "src/config/config.h"
 #include "tests/test_library.h"
 
 static char path[300];

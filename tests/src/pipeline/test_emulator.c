@@ -3,7 +3,6 @@
  * table by one thread and by two. */
 #include "tests/mill_test.h"
 
-#include "kernels/base/error.h"
 #include "kernels/math/hull.h"
 #include "src/pipeline/guess_table.h"
 #include "tests/emulator_reference.h"

@@ -7,9 +7,9 @@
  *  answers one request after the other. */
 #pragma once
 
+#include <math.h>
 #include <string.h>
 
-#include "kernels/base/memory.h"
 #include "src/ranks/schedule.h"
 
 typedef struct mill_schedule_model {
@@ -67,26 +67,21 @@ static int next_rank(const run *r)
   return first;
 }
 
-static double later(double a, double b)
-{
-  return a > b ? a : b;
-}
-
 static void do_row(run *r, actor *a, double speed, int64_t row, double row_cost)
 {
   const mill_schedule_model *m = r->m;
   const double cost = row_cost * (double)m->cost[row % m->n_cost];
   /* room for another row ahead */
   if (a->n_row >= m->n_ahead)
-    a->read_s = later(a->read_s, a->enters[a->n_row % m->n_ahead]);
+    a->read_s = fmax(a->read_s, a->enters[a->n_row % m->n_ahead]);
   a->read_s += m->read_s * row_cost;
   double enters = a->read_s;
   if (a->n_row >= a->n_slot)
-    enters = later(enters, a->finish[a->n_row % a->n_slot]);
+    enters = fmax(enters, a->finish[a->n_row % a->n_slot]);
   a->enters[a->n_row % m->n_ahead] = enters;
-  a->fit_s = later(a->fit_s, enters) + cost / (m->rate * speed);
+  a->fit_s = fmax(a->fit_s, enters) + cost / (m->rate * speed);
   a->finish[a->n_row % a->n_slot] = a->fit_s;
-  a->end_s = later(a->end_s, later(a->fit_s, enters + m->alone_s * cost / speed));
+  a->end_s = fmax(a->end_s, fmax(a->fit_s, enters + m->alone_s * cost / speed));
   a->n_row++;
   r->work += cost;
 }
@@ -125,7 +120,7 @@ static double answer(run *r, int rank, double asks_s)
 {
   if (rank == 0)
     return asks_s;
-  r->answers_s = later(r->answers_s, asks_s + 0.5 * r->m->travel_s) + r->m->answer_s;
+  r->answers_s = fmax(r->answers_s, asks_s + 0.5 * r->m->travel_s) + r->m->answer_s;
   return r->answers_s + 0.5 * r->m->travel_s;
 }
 
@@ -172,7 +167,7 @@ static int mill_schedule_model_run(const mill_schedule_model *m, mill_schedule_o
   }
   for (int i = 0; i < m->n_rank; i++) {
     sum_end_s += r.actor[i].end_s;
-    outcome->end_s = later(outcome->end_s, r.actor[i].end_s);
+    outcome->end_s = fmax(outcome->end_s, r.actor[i].end_s);
   }
   if (outcome->end_s > 0) {
     outcome->idle_tail = 1.0 - sum_end_s / m->n_rank / outcome->end_s;

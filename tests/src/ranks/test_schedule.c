@@ -3,7 +3,6 @@
  * costs nothing.  Other tests model how long runs take with these chunks. */
 #include "tests/mill_test.h"
 
-#include "kernels/base/memory.h"
 #include "src/system/random.h"
 #include "tests/src/ranks/schedule_model.h"
 

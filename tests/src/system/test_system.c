@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <termios.h>
 
-#include "kernels/base/error.h"
 #include "kernels/base/memory.h"
 #include "src/system/progress.h"
 #include "src/system/random.h"

@@ -3,7 +3,6 @@
  * e2e/test_library_train.py compares components with NumPy's. */
 #include "tests/mill_test.h"
 
-#include "kernels/base/memory.h"
 #include "src/train/train_statistics.h"
 
 enum { N_PIX = 40, N_COMPONENT = 5 };
