@@ -13,7 +13,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from starmill.cli.basics import INPUT, Failure, need, warn
-from starmill.interchange import NAMES
+from starmill.interchange import DEVIATIONS, NAMES, VARIANCES
 from starmill.templates.spectra_fits import (Origin, card, card_of_both, check_whole,
                                              column_numbers, guarded, has_columns, image_part,
                                              is_table, opened, step_of, text_card, to_vacuum,
@@ -26,7 +26,8 @@ MAX_PIX = 2097152  # pixels of a file with one spectrum
 MAX_SPECTRUM, MAX_NUMBER = 20000, 268435456  # spectra and pixels of read_all; time grows as n^3
 MAX_MODEL = 1 << 24  # most spectra of one file
 NAME = 64  # bytes of a name in a grid file, final zero included
-NOT_FLUX = sum((names for kind, names in NAMES.items() if kind != "flux"), ())  # of images
+NOT_FLUX = sum((names for kind, names in NAMES.items() if kind != "flux"),
+               VARIANCES + DEVIATIONS)  # of images
 N_WARNED = 20  # spectra left out that are named; further ones are only counted
 MORE = 1.2  # a spectrum with over this times the pixels of the first one loses pixels
 
