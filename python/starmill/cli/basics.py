@@ -105,7 +105,6 @@ def catch_stops():
     """Raise a Failure at every stop signal, wherever the job is."""
     def stop(*_):
         raise Failure(STOPPED, "stopped in good order; give the same command again")
-
     for number in STOP_SIGNALS:
         signal.signal(number, stop)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # the program may have blocked them

@@ -193,7 +193,6 @@ def compute(work, grid, n_model, n_worker, retry_bad):
         except Exception:
             stop.set()  # a full disk or a bug would fail all models
             raise
-
     with concurrent.futures.ThreadPoolExecutor(n_worker) as pool:
         tasks, stopped = [pool.submit(one, m) for m in models], False
         try:

@@ -139,7 +139,6 @@ def make_batches(survey, batches, lock, tell):
             for row in range(0, batch.n_row, batch.n_block):
                 order.append((batch, row, min(batch.n_block, batch.n_row - row)))
                 yield order[-1]
-
     made = running.each(functools.partial(make_block, survey), blocks(), survey.n_process)
     try:
         for _ in made:
@@ -178,7 +177,6 @@ def make(survey, lock, stop):
         if progress:
             progress.update(n_made)
         check(f"stopped with {n_file} of {survey.n_file} files complete")
-
     try:
         make_batches(survey, (Batch(survey, names, i * survey.settings.per_file, survey.n_row(i),
                                     BLOCK_ROWS) for i, names in enumerate(todo) if names),

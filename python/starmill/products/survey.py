@@ -218,7 +218,6 @@ class Survey:
 
         def read(name):
             return info if name == "FIT_INFO" else self._read(name, wanted)
-
         sn = self.result.sn({f"SN_{arm}": read(f"SN_{arm}") for arm in self.result.arms})[pairs]
         values, names = [], self.result.parameters  # values [parameter][value, error][2][n]
         for p in names:

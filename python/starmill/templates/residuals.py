@@ -112,7 +112,6 @@ def fill_fraction(fraction, error2, n_known):
 
     def mean(a, b):
         return np.sqrt(error2[a:b + 1][n_known[a:b + 1] > 0].mean())
-
     fraction[n_known == 0] = mean(first, last)
     fraction[:first] = mean(first, first + quarter)
     fraction[last + 1:] = mean(last - quarter, last)
