@@ -61,9 +61,8 @@ def check_packages(*modules):
                 raise
             except Exception as error:  # an import may raise anything
                 raise Failure(USAGE, f"{sys.executable} cannot import {module} ({spec.origin}): "
-                                     f"{error}: repair it or PYTHONPATH, or name another Python by "
-                                     "the environment variable STARMILL_PYTHON"
-                                     f"{memory_limit()}") from error
+                              f"{error}: repair it or PYTHONPATH, or name another Python by the "
+                              f"environment variable STARMILL_PYTHON{memory_limit()}") from error
         if "numpy" in modules or "scipy" in modules:
             take_blas_room()
         return

@@ -84,10 +84,10 @@ def check_rest(path, library, i_arm, spectra, kernel_aa):
     if len(found) == 0:
         return
     middle, error = robust(found) * np.array([1, 1.25 / np.sqrt(len(found))])  # of a median
-    text = f"spectra: at {middle:.2f} +- {error:.2f} km/s relative to the templates of arm {arm.name}"
-    print(text)
+    text = f"at {middle:.2f} +- {error:.2f} km/s relative to the templates of arm {arm.name}"
+    print(f"spectra: {text}")
     need(abs(middle) <= max(5 * error, MOST_KM_S), INPUT,
-         f"{path}: {text[9:]}: bring them to rest, or check --medium")
+         f"{path}: {text}: bring them to rest, or check --medium")
 
 
 def missing_sigma(path, arm, sigma_aa):
@@ -110,11 +110,10 @@ def read_inside(options, library, error_columns):
     """Read the LabelledSpectra and keep those with labels inside the library's hulls."""
     columns = options.columns.split(",") if options.columns else [
         label.column for label in library.label]
-    need(len(columns) == library.n_label, USAGE,
-         f"--columns gives {len(columns)} names for {library.n_label} labels of the library")
     errors = error_columns.split(",") if error_columns else []
-    need(len(errors) in (0, library.n_label), USAGE,
-         f"--error-columns gives {len(errors)} names for {library.n_label} labels of the library")
+    for option, names in (("columns", columns), ("error-columns", errors)):
+        need(len(names) in (0, library.n_label), USAGE,
+             f"--{option} gives {len(names)} names for {library.n_label} labels of the library")
     labels = list(zip([label.name for label in library.label] * 2, columns + errors))
     medium = options.medium if options.medium != "auto" else None
     spectra = read_all([options.spectra], True, Request(labels, medium=medium))

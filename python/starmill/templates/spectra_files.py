@@ -47,15 +47,13 @@ def find_one(path, hdus, request):
         has_columns(hdu, request.columns[:2]) if request.columns else
         hdu.is_image and hdu.shape[-1:] > (1,) and set(hdu.shape[:-1]) <= {1}
         and hdu.name.lower() not in NOT_FLUX)]
-    if found:
-        i = min(found, key=lambda i: hdus[i].name.lower() not in NAMES["flux"])
-        check_whole(path, hdus, i)
-        return i
-    if request.columns:
-        raise Failure(INPUT, f"{path}: no table has the columns {request.columns[0]} and "
-                             f"{request.columns[1]}; name them with --columns")
-    raise Failure(INPUT, f"{path}: has no image of one spectrum; name the columns of a table with "
-                         "--columns WAVE,FLUX")
+    need(found, INPUT, f"{path}: " + (
+        f"no table has the columns {' and '.join(request.columns[:2])}; name them with --columns"
+        if request.columns else
+        "has no image of one spectrum; name the columns of a table with --columns WAVE,FLUX"))
+    i = min(found, key=lambda i: hdus[i].name.lower() not in NAMES["flux"])
+    check_whole(path, hdus, i)
+    return i
 
 
 def read_table(path, hdus, i, request):
@@ -138,13 +136,12 @@ def labels_of_table(paths, request):
 
 def find_image(path, hdus):
     """Return the index of the first image with two or more axes, the first of them pixels."""
-    for i, hdu in enumerate(hdus):
-        if hdu.is_image and 2 <= len(hdu.shape) <= 1 + MAX_LABEL and hdu.shape[-1] > 1 and all(
-                hdu.shape):
-            check_whole(path, hdus, i)
-            return i
-    raise Failure(INPUT, f"{path}: has no image with two axes, pixels and spectra; see "
-                         "docs/use/libraries.md for what is read")
+    i = next((i for i, hdu in enumerate(hdus) if hdu.is_image and all(hdu.shape)
+              and 2 <= len(hdu.shape) <= 1 + MAX_LABEL and hdu.shape[-1] > 1), None)
+    need(i is not None, INPUT, f"{path}: has no image with two axes, pixels and spectra; see "
+         "docs/use/libraries.md for what is read")
+    check_whole(path, hdus, i)
+    return i
 
 
 def axis_values(path, hdus, i, k, name, n):

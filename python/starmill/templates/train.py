@@ -78,8 +78,7 @@ def choose_length(x, score, degree, smoothing):
 
     def error(power):  # power: log2 of the lengths
         fit = RadialFit(x[some], 2.0**power, np.ones(len(some)), score[some], degree, smoothing)
-        square = (fit.left_out**2).sum(axis=1)
-        return np.log(square + np.finfo(float).tiny).mean()
+        return np.log((fit.left_out**2).sum(axis=1) + np.finfo(float).tiny).mean()
     best = np.zeros(x.shape[1])
     least = error(best)
     for step in (1.0, 0.5):
