@@ -10,7 +10,8 @@ import time
 from collections import deque
 
 from starmill.cli import running, shipped_file
-from starmill.cli.basics import OUTPUT, STOPPED, USAGE, make_folder, need, version, write_whole
+from starmill.cli.basics import (OUTPUT, STOPPED, USAGE, beginning, make_folder, need, version,
+                                 write_whole)
 from starmill.mocks import draw, files, forward, instrument
 from starmill.templates import library_file
 
@@ -78,10 +79,8 @@ class Survey:
 
 def is_same(survey, path):
     """Return whether a file belongs to this survey; refuse a file not of starmill simulate."""
-    found = None
-    if os.path.isfile(path):
-        with open(path, "rb") as file:  # as a card, or in the catalog's first line
-            found = re.search(rb"MOCKID  = '(.{16})", file.read(2880))
+    # a card, or in the catalog's first line
+    found = re.search(rb"MOCKID  = '(.{16})", beginning(path))
     need(found, OUTPUT, f"{path} exists and was not made by starmill simulate: choose another "
          "folder, or move it away")
     return found[1].decode("ascii", "replace") == survey.origin[0]

@@ -12,8 +12,8 @@ from scipy.spatial import cKDTree
 from starmill.cli.basics import INPUT, USAGE, need
 from starmill.templates import emulate, residuals
 from starmill.templates.library_data import MAX_WIDTH, SplineGrid, inside_hulls
-from starmill.templates.measure import robust
-from starmill.templates.model_error import BLOCK, residuals_of, smoothed
+from starmill.templates.measure import BLOCK, robust
+from starmill.templates.model_error import residuals_of, smoothed
 from starmill.templates.radial import RadialFit
 from starmill.wavelength import C_KM_S
 

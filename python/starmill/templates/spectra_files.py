@@ -256,7 +256,6 @@ class Source:
     def entry(self, i):
         """Return (name, labels, stamp of the file, why) of a spectrum without reading its pixels.
         labels: NaN if unknown or teff <= 0.  why: a reason not to use the spectrum, or empty."""
-        nothing = [np.nan] * len(self.names)
         if self.is_many:
             name, labels, stamp, why = f"row {i + 1}", list(self._known[i]), self._stamp, ""
         else:
@@ -281,7 +280,7 @@ class Source:
             except Failure as failure:
                 why = self.why(i, failure)
         labels = [np.nan if of == "teff" and value <= 0 else value
-                  for of, value in zip(self.names, labels or nothing)]
+                  for of, value in zip(self.names, labels or [np.nan] * len(self.names))]
         for (label, column), value in zip(self.request.labels, labels):
             if not why and not np.isfinite(value):
                 why = f"its label {label} ({column}) is not known"
