@@ -24,6 +24,8 @@ NAMES = {  # {argument of Spectrum: names of columns, in any case}
     "ivar": ("ivar", "invvar", "flux_ivar"),  # counts before error
     "error": ("error", "err", "errs", "flux_err", "flux_error", "err_flux", "e_flux", "eflux",
               "uncertainty", "std")}
+# further columns and images of files: variances; errors, if a file has no others
+VARIANCES, DEVIATIONS = ("var", "variance", "flux_var"), ("sigma",)
 
 
 def mask_of(name, values):

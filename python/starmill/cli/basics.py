@@ -61,9 +61,8 @@ def check_packages(*modules):
                 raise
             except Exception as error:  # an import may raise anything
                 raise Failure(USAGE, f"{sys.executable} cannot import {module} ({spec.origin}): "
-                                     f"{error}: repair it or PYTHONPATH, or name another Python by "
-                                     "the environment variable STARMILL_PYTHON"
-                                     f"{memory_limit()}") from error
+                              f"{error}: repair it or PYTHONPATH, or name another Python by the "
+                              f"environment variable STARMILL_PYTHON{memory_limit()}") from error
         if "numpy" in modules or "scipy" in modules:
             take_blas_room()
         return
@@ -105,7 +104,6 @@ def catch_stops():
     """Raise a Failure at every stop signal, wherever the job is."""
     def stop(*_):
         raise Failure(STOPPED, "stopped in good order; give the same command again")
-
     for number in STOP_SIGNALS:
         signal.signal(number, stop)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # the program may have blocked them

@@ -88,9 +88,11 @@ def add_noise(job):
                "model error (default: no noise)", kind=float)
 
 
-def add_table(job):
+def add_input(job, columns):
     job.add("table", "table with the labels of files with one spectrum (default: their cards)")
     job.add("name-column", "column of the table with the files' names (default FILE)", "NAME")
+    job.add("columns", "columns of files with one spectrum in a table (default: an image)", columns)
+    add_waves(job)
 
 
 def add_waves(job):
@@ -122,10 +124,7 @@ continues what was interrupted.""", "numpy scipy h5py astropy yaml", "", (
             "teff=PHXTEFF,logg=PHXLOGG,feh=PHXM_H,alpha=PHXALPHA)", "NAME=COLUMN,...")
     job.add("name-pattern", "labels from the files' names: t{teff}g{logg}z{feh}.fits; * is "
             "anything, {logg/10} a number ten times the label, p and m are signs", "PATTERN")
-    add_table(job)
-    job.add("columns", "columns of files with one spectrum in a table (default: an image)",
-            "WAVE,FLUX[,CONTINUUM]")
-    add_waves(job)
+    add_input(job, "WAVE,FLUX[,CONTINUUM]")
     job.add("keep", "only models with labels in these ranges, ends included", "NAME=MIN:MAX,...")
     job.add("exclude", "drop models inside all of these ranges; a ; begins other ranges",
             "NAME=MIN:MAX,...", action=Once)
@@ -179,10 +178,7 @@ table of labels, a cube whose axes are labels, or a folder of files with one spe
     job.add("labels", "labels of the library, and the columns of the table, cards of files with "
             "one spectrum, or axes of a cube (CTYPE or CNAME) that hold them (default "
             "teff=TEFF,logg=LOGG,feh=FEH)", "NAME=COLUMN,...")
-    add_table(job)
-    job.add("columns", "columns of files with one spectrum in a table (default: an image)",
-            "WAVE,FLUX")
-    add_waves(job)
+    add_input(job, "WAVE,FLUX")
     job.add("keep", "drop spectra with labels outside these ranges", "NAME=MIN:MAX,...")
     job.pair("range", "MIN,MAX", "range of the library in vacuum wavelengths, Angstrom (default: "
              "all)", least=0, most=1e6)
@@ -429,7 +425,8 @@ Compare two results of the same stars, star by star.  A and B are results of sta
 (HDF5), FITS files of starmill export, or rvtab files of rvspecfit or starmill; differences
 are B - A, also in units of the larger error.  Several rvtab files may be joined by commas.
 Stars are matched by TARGETID, and by EXPID too if both files have it; without TARGETID by
-OBJECT, else by IDENTIFIER.  Rows whose key is repeated in a file are counted and left out.""", "numpy scipy h5py astropy", """\
+OBJECT, else by IDENTIFIER.  Rows whose key is repeated in a file are counted and left out.""",
+              "numpy scipy h5py astropy", """\
 Exit status: 0: done; 2: usage, or no star is in both files; 4: a file cannot be read or
 written.""", (2, 2, "two results"))
     job.add("figure", "draw the differences into this PNG or PDF (needs matplotlib)", "FILE.png")

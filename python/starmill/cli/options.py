@@ -78,7 +78,6 @@ class Job(argparse.ArgumentParser):
                 return check(text)
             except ValueError as error:
                 raise Failure(USAGE, f"--{name} takes {error}, not '{text[:80]}'") from error
-
         if not self.group:
             self.heading("options")
         if "action" not in how or how["action"] is Once:

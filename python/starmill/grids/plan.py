@@ -103,7 +103,6 @@ def plan(n_model, grid=FGK):
         if labels not in seen and len(out) < n_model:
             seen.add(labels)
             out.append(labels + abundances(labels, len(seen)) if grid is FGK_ELEMENTS else labels)
-
     for corner in range(16):
         add(grid.labels_of([(corner >> i) & 1 for i in range(4)]))
     i = 0

@@ -72,8 +72,8 @@ def sum_by_layer(path):
         (r"(lskip=lskip\.and\.kskip\(k\)\n) *enddo\n", r"\1"),
         (r"(! *ldone\(l\)=\.true\.\n *endif\n( *)enddo\n)", r"\1\2enddo\n")):
         text, n = re.subn(pattern, new, text)
-        need(n == 2, ValueError,
-             "%s is not of the expected version of Turbospectrum: remove its folder, and repeat" % path)
+        need(n == 2, ValueError, "%s is not of the expected version of Turbospectrum: remove its "
+             "folder, and repeat" % path)
     with open(path, "w", encoding="latin-1") as f:
         f.write(text)
 
@@ -193,7 +193,6 @@ def compute(work, grid, n_model, n_worker, retry_bad):
         except Exception:
             stop.set()  # a full disk or a bug would fail all models
             raise
-
     with concurrent.futures.ThreadPoolExecutor(n_worker) as pool:
         tasks, stopped = [pool.submit(one, m) for m in models], False
         try:

@@ -10,7 +10,8 @@ import time
 from collections import deque
 
 from starmill.cli import running, shipped_file
-from starmill.cli.basics import OUTPUT, STOPPED, USAGE, make_folder, need, version, write_whole
+from starmill.cli.basics import (OUTPUT, STOPPED, USAGE, beginning, make_folder, need, version,
+                                 write_whole)
 from starmill.mocks import draw, files, forward, instrument
 from starmill.templates import library_file
 
@@ -78,10 +79,8 @@ class Survey:
 
 def is_same(survey, path):
     """Return whether a file belongs to this survey; refuse a file not of starmill simulate."""
-    found = None
-    if os.path.isfile(path):
-        with open(path, "rb") as file:  # as a card, or in the catalog's first line
-            found = re.search(rb"MOCKID  = '(.{16})", file.read(2880))
+    # a card, or in the catalog's first line
+    found = re.search(rb"MOCKID  = '(.{16})", beginning(path))
     need(found, OUTPUT, f"{path} exists and was not made by starmill simulate: choose another "
          "folder, or move it away")
     return found[1].decode("ascii", "replace") == survey.origin[0]
@@ -139,7 +138,6 @@ def make_batches(survey, batches, lock, tell):
             for row in range(0, batch.n_row, batch.n_block):
                 order.append((batch, row, min(batch.n_block, batch.n_row - row)))
                 yield order[-1]
-
     made = running.each(functools.partial(make_block, survey), blocks(), survey.n_process)
     try:
         for _ in made:
@@ -178,7 +176,6 @@ def make(survey, lock, stop):
         if progress:
             progress.update(n_made)
         check(f"stopped with {n_file} of {survey.n_file} files complete")
-
     try:
         make_batches(survey, (Batch(survey, names, i * survey.settings.per_file, survey.n_row(i),
                                     BLOCK_ROWS) for i, names in enumerate(todo) if names),

@@ -46,7 +46,6 @@ def fitted(pairs, knots):
         width = np.log(half_width(pairs.delta / scaled(pairs, [0], [1], 0)) + 1e-9)
         return minimize(m2ll, [np.clip(width, LOW, HIGH)] * len(knots) + [floor],
                         bounds=[(LOW, HIGH)] * len(knots) + [(0, most)], method="L-BFGS-B")
-
     best = least(0.0, 0.0)
     if n >= LEAST_FLOOR:
         with_floor = min((least(floor, 1e3) for floor in (0.1, 1.0)), key=lambda found: found.fun)

@@ -96,7 +96,6 @@ def match(a, b):
 
     def lost(before, after):
         return " and ".join(str(len(x) - len(y)) for x, y in zip(before, after))
-
     print(f"matched by {'+'.join(by)}: {len(both)} stars; rows {len(a)} and {len(b)}, of them "
           f"without {by[0]} {lost((a, b), named)}, not unique {lost(named, once)}, in one file "
           f"only {lost(once, (both, both))}")

@@ -34,10 +34,9 @@ Done = collections.namedtuple("Done", "what says n_damaged", defaults=(None, 0))
 def check(options):
     """Refuse options that do not belong together; set the default prefix."""
     kind = options.to
-    for name, of in (("models", ["rvmod"]), ("prefix", ["rvtab", "rvmod"]),
-                     ("subdirs", ["rvtab", "rvmod"]), ("no_fibermap", ["rvtab", "rvmod"]),
-                     ("workers", ["rvtab", "rvmod"]),
-                     ("calibrated", ["rvtab", "fits", *table.WRITE, "hats"])):
+    of_inputs = dict.fromkeys(("prefix", "subdirs", "no_fibermap", "workers"), ("rvtab", "rvmod"))
+    for name, of in {"models": ("rvmod",), **of_inputs,
+                     "calibrated": ("rvtab", "fits", *table.WRITE, "hats")}.items():
         need(not getattr(options, name) or kind in of, USAGE, f"--{name.replace('_', '-')} does "
              f"not apply to --to {kind}; see starmill export --help")
     check_packages(*table.NEEDS.get(kind, ()))

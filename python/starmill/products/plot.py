@@ -72,7 +72,6 @@ def write_table(figure, result, row, note):
 
     def write(x, i, words, **how):
         figure.text(x, 1 - (0.32 / height) - i * line, words, va="baseline", **how)
-
     target = f"TARGETID {values['TARGETID']}" if values["TARGETID"] != -1 else values["IDENTIFIER"]
     write(left, 0, literal(values["OBJECT"] or values["IDENTIFIER"]), weight="bold", fontsize=12)
     write(0.98, 0, literal(f"{target},  row {row} of {os.path.basename(result.path)}"), ha="right",
@@ -134,7 +133,6 @@ def draw_arms(arms, unit, vrad, limits=None, n_parameter=1):
 
     def axes(x, y, wide, high):
         return figure.add_axes((x / width, y / height, wide / width, high / height))
-
     for i, arm in enumerate(arms):
         low = height - top - arm_height * (i + 1)
         upper = axes(0.75, low + 0.85, width - 0.95, arm_height - 0.93)
@@ -297,7 +295,6 @@ def main(options):
     def draw(row):
         return draw_corner(result, row) if options.corner else \
             draw_star(result, row, inputs, models, options.range)
-
     memory = io.BytesIO()
     with plt.rc_context(STYLE):
         if kind == "png":

@@ -177,7 +177,6 @@ def write_epochs(product, result, whole):
             mine = {c.source.name: values[c.name] for c in own}
             yield table.packed(found, lambda source: mine[source.name] if source.name in mine
                                else block.of(source)[place], len(exposure)).tobytes()
-
     header, attrs = table.described(found, "EPOCHS", result, n), result.epochs["EPOCH_FLAG"].attrs
     for bit, name in zip(attrs["BITS"], attrs["NAMES"]):
         header[f"EPOCH{int(bit).bit_length() - 1:02d}"] = (words(text(name)), f"bit of value {bit}")

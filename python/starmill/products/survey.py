@@ -45,12 +45,6 @@ def mixed(keys):
     return x ^ (x >> np.uint64(31))
 
 
-def object_keys(objects):
-    """Return a number for each name, 0 for an empty one."""
-    digests = b"".join(hashlib.blake2b(name, digest_size=8).digest() for name in objects)
-    return np.where(objects == b"", np.uint64(0), np.frombuffer(digests, np.uint64))
-
-
 def joined(key, has_id, ra, dec, by_place):
     """Return an index of each row's star, and texts about rows left out of repeats.  Rows with one
     key are a star if they lie within FAR_AS of the first of them.  With by_place, a row with a key
@@ -189,7 +183,9 @@ class Survey:
         key = mixed(target)
         named = target != -1
         if not named.all():
-            by_name = object_keys(block["OBJECT"])
+            names = block["OBJECT"]
+            digests = b"".join(hashlib.blake2b(name, digest_size=8).digest() for name in names)
+            by_name = np.where(names == b"", np.uint64(0), np.frombuffer(digests, np.uint64))
             key = np.select([named, by_name != 0], [key, by_name], mixed(~block.rows))
             named |= by_name != 0
         place = np.stack([block["TARGET_RA"], block["TARGET_DEC"]])
@@ -218,7 +214,6 @@ class Survey:
 
         def read(name):
             return info if name == "FIT_INFO" else self._read(name, wanted)
-
         sn = self.result.sn({f"SN_{arm}": read(f"SN_{arm}") for arm in self.result.arms})[pairs]
         values, names = [], self.result.parameters  # values [parameter][value, error][2][n]
         for p in names:

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 from astropy import units
 
-from starmill.cli.basics import (INPUT, Failure, as_failure, catch_stops, check_output, need, warn,
-                                 write_whole)
-from starmill.interchange import NAMES, mask_of
+from starmill.cli.basics import (INPUT, Failure, as_failure, beginning, catch_stops, check_output,
+                                 need, warn, write_whole)
+from starmill.interchange import DEVIATIONS, NAMES, VARIANCES, mask_of
 from starmill.surveys import generic
 from starmill.templates.spectra_files import MAX_PIX, Spectrum, find_one, read_one, warn_left_out
 from starmill.templates.spectra_fits import (Origin, image_part, is_table, opened, text_card,
@@ -24,8 +24,9 @@ UNIT = re.compile(r"(.*?)[\s_]*(?:[\[(](.*)[\])]|(?<=[\s_])(å|aa?|ang\w*|nm|um|
 MASKS = [name.upper() for name in NAMES["mask"]]
 IVAR, VARIANCE = re.compile("I(NV(ERSE)?)?_?VAR"), re.compile("VAR")
 # known names of columns WAVE, FLUX, ERROR and SIGMA
-KNOWN = [[name.upper() for what in kind.split() for name in NAMES[what]]
-         for kind in ("wave", "flux", "error ivar variance deviation", "sigma deviation")]
+KNOWN = [[name.upper() for name in names if name != "loglam"] for names in (
+    NAMES["wave"], NAMES["flux"], NAMES["error"] + NAMES["ivar"] + VARIANCES + DEVIATIONS,
+    NAMES["sigma"] + DEVIATIONS)]
 MAX_BYTES, MAX_TOTAL = 512 << 20, 1 << 25  # bytes of a text file; pixels of the output
 
 
@@ -156,11 +157,10 @@ def read(path, request):
     """Return the Spectrum of a file of any kind, and the name of its error column."""
     need(not os.path.exists(path) or os.path.isfile(path), INPUT, f"{path}: is not a regular file")
     with as_failure(INPUT, f"{path}: cannot be read", OSError):
-        with open(path, "rb") as file:
-            start = file.read(6)
+        start = beginning(path)
         if start.startswith((b"SIMPLE", b"\x1f\x8b")):
             return read_fits(path, request)
-        read_file = read_array if start == b"\x93NUMPY" else read_text
+        read_file = read_array if start.startswith(b"\x93NUMPY") else read_text
         return read_columns(path, *read_file(path), request)
 
 

@@ -17,10 +17,9 @@ def write(path, spectra, medium, frame=None, unit="Angstrom"):
     """Write spectra [{column: value}].  All need the same columns, at least NAME, WAVELENGTH, FLUX
     and IVAR or ERROR.  unit: of WAVELENGTH and LSF_SIGMA."""
     has = spectra[0].keys()
-    columns = [vectors("WAVELENGTH", spectra, "D", unit)]
-    columns += [vectors(k, spectra, code) for k, code in (
-        ("FLUX", "E"), ("IVAR", "D"), ("ERROR", "E"), ("MASK", "K")) if k in has]
-    columns += [vectors("LSF_SIGMA", spectra, "E", unit)] if "LSF_SIGMA" in has else []
+    columns = [vectors(name, spectra, code, own) for name, code, own in (
+        ("WAVELENGTH", "D", unit), ("FLUX", "E", None), ("IVAR", "D", None), ("ERROR", "E", None),
+        ("MASK", "K", None), ("LSF_SIGMA", "E", unit)) if name in has]
     for name in ("NAME", "ARM"):
         if name in has:
             text = np.array([s[name] for s in spectra])

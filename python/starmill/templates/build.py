@@ -355,14 +355,10 @@ class Job:
             about = os.stat(request.wave_file)
             lines.append(f"file of wavelengths: {request.wave_file}, {about.st_size} bytes of "
                          + time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(about.st_mtime)))
-        lines.append(str(self.origin))
-        if o.native_sigma is not None:
-            lines.append(f"native sigma: {o.native_sigma:.17g} A")
-        elif o.native_resolving_power:
-            lines.append(f"native resolving power: {o.native_resolving_power:.17g}")
-        else:
-            lines.append(f"native resolution: card FWHM, {self.origin.fwhm_aa:.17g} A")
-        lines.append(f"normalise: {o.normalise}")
+        native = (f"sigma: {o.native_sigma:.17g} A" if o.native_sigma is not None else
+                  f"resolving power: {o.native_resolving_power:.17g}" if o.native_resolving_power
+                  else f"resolution: card FWHM, {self.origin.fwhm_aa:.17g} A")
+        lines += [str(self.origin), f"native {native}", f"normalise: {o.normalise}"]
         for arm, want in zip(self.arms, self.setup):
             lines.append(f"arm {arm.name}: {arm.n_pix} pixels, ln from {arm.ln_wave0:.17g} by "
                          f"{arm.ln_step:.17g}")
@@ -428,19 +424,18 @@ class Job:
         for line in describe_models(grid):
             print(printable(line))
         if (grid.status == BAD).all():
-            kept = ""
             if self.options.overwrite:
                 os.unlink(output)
-                kept = "; nothing was overwritten"
+            kept = "; nothing was overwritten" if self.options.overwrite else ""
             raise Failure(INPUT, f"{target}: no model is good; {grid.name[0]}: {grid.why[0]}{kept}")
         if self.options.overwrite:
             os.replace(output, target)
 
     def continue_file(self, output):
         """Continue an existing file: take its models' status; return whether all are done."""
-        help_ = (f"give the same options and input to continue it, or remove {output}"
-                 if self.options.overwrite else "give the same options and input to continue it, "
-                 "another name, or --overwrite to begin again")
+        help_ = "give the same options and input to continue it, " + (
+            f"or remove {output}" if self.options.overwrite else
+            "another name, or --overwrite to begin again")
         grid = open_grid(output)
         there = {name: grid.file[f"models/{name}"][...]
                  for name in ("label", "name", "stamp", "why", "status")}

@@ -103,7 +103,6 @@ def make_true(library, arm, found, x, noise2, published):
     def velocities(correlation):
         d, error = difference(correlation)
         return d[:, -1] / error[:, -1]
-
     arm.error.correlation = until_true(velocities, 1, residuals.MAX_LAG, 8)
     d, error = difference(arm.error.correlation)
 
@@ -113,7 +112,6 @@ def make_true(library, arm, found, x, noise2, published):
                                                                       share * floor),
                            1e-3 * label.scale, 10 * label.scale, 30)
                 for k, label in enumerate(library.label)]
-
     # the difference of two halves has twice the error of a fit to the whole, so twice the floor
     by_turns = floors(d, error, 2)
     known = np.isfinite(published).any(axis=0)
@@ -135,7 +133,6 @@ def measure_error(arm, found, rest, options, wave):
 
     def put(wave, flux, to):
         return np.interp(to, found.wave, on_grid(wave, flux, to)[found.at], np.nan, np.nan)
-
     noise = residuals.noise_left(options.spectra_sn, wave, arm.wave_aa, options.continuum, put)
     arm.error, n_used = residuals.measure(arm.wave_aa, full, options.components, noise=noise,
                                           n_continuum=options.continuum, level=found.level)

@@ -12,8 +12,8 @@ from scipy.spatial import cKDTree
 from starmill.cli.basics import INPUT, USAGE, need
 from starmill.templates import emulate, residuals
 from starmill.templates.library_data import MAX_WIDTH, SplineGrid, inside_hulls
-from starmill.templates.measure import robust
-from starmill.templates.model_error import BLOCK, residuals_of, smoothed
+from starmill.templates.measure import BLOCK, robust
+from starmill.templates.model_error import residuals_of, smoothed
 from starmill.templates.radial import RadialFit
 from starmill.wavelength import C_KM_S
 
@@ -155,7 +155,6 @@ def slopes(library, i_arm, labels, size, kernel_aa, at):
 
     def ln_flux(values):
         return np.log(np.maximum(templates(values), 1e-30))
-
     out = np.empty((len(size) + 1, len(labels), len(at)), np.float32)
     for start in range(0, len(labels), BLOCK):
         block = slice(start, start + BLOCK)
@@ -273,7 +272,6 @@ def choose(calibrators, use, degrees=DEGREES):
     def size_left_out(degree, ridge):
         x = left_out(calibrators, use, degree, ridge, 1)
         return np.median(np.sqrt((weight * x**2).sum(axis=1) / weight.sum(axis=1)))
-
     for degree in degrees:
         size, ridge = min((size_left_out(degree, ridge), ridge) for ridge in RIDGES)
         print(f"degree {degree}, ridge {ridge:g}: {100 * size:.3f} % left out")
@@ -386,7 +384,6 @@ def apply(library, i_arm, calibrators, correction):
          f"arm {arm.name}: its emulator gives the flux; only emulators of ln flux can be corrected")
     by_term = np.nan_to_num(CubicSpline(calibrators.wave, correction.coef * calibrators.measures,
                                         axis=1, extrapolate=False)(arm.wave_aa))  # 0 outside
-
     values_at = partial(correction.faded, calibrators)
     if emulator.front is None:
         into_network(library, emulator, calibrators, values_at, by_term)

@@ -206,7 +206,6 @@ def join(library, one, path0, path, sigma):
 
     def same(a, b):
         return np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-9, atol=1e-9)
-
     must(one.n_label == library.n_label,
          f"has {one.n_label} labels, but {path0} has {library.n_label}")
     for i, (a, b) in enumerate(zip(one.label, library.label)):

@@ -122,7 +122,6 @@ def refuse_links(path, file):
         for key in item if isinstance(item, h5py.Group) else ():
             need(isinstance(item.get(key, getlink=True), h5py.HardLink), USAGE,
                  f"{path}: {item.name}/{key} is a link, which may lead out of the file")
-
     look("", file)
     file.visititems(look)
 

@@ -7,7 +7,7 @@ from starmill.cli.basics import INPUT, USAGE, need, warn
 from starmill.templates import emulate, residuals
 from starmill.templates.library_data import inside_hulls
 from starmill.templates.library_file import read, writable, write
-from starmill.templates.measure import robust
+from starmill.templates.measure import BLOCK, robust
 from starmill.templates.resample import ArmCut
 from starmill.templates.spectra import find_velocities, legendre
 from starmill.templates.spectra_files import on_grid, read_all
@@ -17,7 +17,6 @@ from starmill.wavelength import FWHM_PER_SIGMA
 LEAST_LEVEL = 0.01  # floor of the mean template, relative to the mean flux of an arm
 SIGMA_TOLERANCE = 0.01  # relative; sigmas this close are equal, since cards are rounded
 MOST_KM_S = 3.0  # by which spectra at rest may differ from the templates
-BLOCK = 64  # spectra emulated at once
 
 
 def smoother(arm, kernel_aa):
@@ -84,10 +83,10 @@ def check_rest(path, library, i_arm, spectra, kernel_aa):
     if len(found) == 0:
         return
     middle, error = robust(found) * np.array([1, 1.25 / np.sqrt(len(found))])  # of a median
-    text = f"spectra: at {middle:.2f} +- {error:.2f} km/s relative to the templates of arm {arm.name}"
-    print(text)
+    text = f"at {middle:.2f} +- {error:.2f} km/s relative to the templates of arm {arm.name}"
+    print(f"spectra: {text}")
     need(abs(middle) <= max(5 * error, MOST_KM_S), INPUT,
-         f"{path}: {text[9:]}: bring them to rest, or check --medium")
+         f"{path}: {text}: bring them to rest, or check --medium")
 
 
 def missing_sigma(path, arm, sigma_aa):
@@ -110,11 +109,10 @@ def read_inside(options, library, error_columns):
     """Read the LabelledSpectra and keep those with labels inside the library's hulls."""
     columns = options.columns.split(",") if options.columns else [
         label.column for label in library.label]
-    need(len(columns) == library.n_label, USAGE,
-         f"--columns gives {len(columns)} names for {library.n_label} labels of the library")
     errors = error_columns.split(",") if error_columns else []
-    need(len(errors) in (0, library.n_label), USAGE,
-         f"--error-columns gives {len(errors)} names for {library.n_label} labels of the library")
+    for option, names in (("columns", columns), ("error-columns", errors)):
+        need(len(names) in (0, library.n_label), USAGE,
+             f"--{option} gives {len(names)} names for {library.n_label} labels of the library")
     labels = list(zip([label.name for label in library.label] * 2, columns + errors))
     medium = options.medium if options.medium != "auto" else None
     spectra = read_all([options.spectra], True, Request(labels, medium=medium))
@@ -145,17 +143,6 @@ def covered_arms(options, library, wave):
     return found
 
 
-def measure_arm(options, library, i_arm, spectra, sigma_aa):
-    arm = library.arm[i_arm]
-    kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
-    check_rest(options.spectra, library, i_arm, spectra, kernel_aa)
-    x, level = residuals_of(library, i_arm, spectra, kernel_aa)
-    noise = residuals.noise_left(options.spectra_sn, spectra.wave, arm.wave_aa, options.continuum)
-    arm.error, n = residuals.measure(arm.wave_aa, x, options.components, noise=noise,
-                                     n_continuum=options.continuum, level=level)
-    print(residuals.line(arm, n, arm.wave_aa))
-
-
 def begin(options, error_columns=None):
     """Check that the output can be written.  Return the library, the spectra inside its hulls and
     the sigma (A) of their line-spread function."""
@@ -176,8 +163,16 @@ def main(options):
         need(name in names, USAGE, f"{library.path} has no arm {name}, only {', '.join(names)}")
     arms = [i for i, name in enumerate(names) if name in wanted] or covered_arms(
         options, library, spectra.wave)
-    for i in arms:
-        measure_arm(options, library, i, spectra, sigma_aa)
+    for i_arm in arms:
+        arm = library.arm[i_arm]
+        kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
+        check_rest(options.spectra, library, i_arm, spectra, kernel_aa)
+        x, level = residuals_of(library, i_arm, spectra, kernel_aa)
+        noise = residuals.noise_left(options.spectra_sn, spectra.wave, arm.wave_aa,
+                                     options.continuum)
+        arm.error, n = residuals.measure(arm.wave_aa, x, options.components, noise=noise,
+                                         n_continuum=options.continuum, level=level)
+        print(residuals.line(arm, n, arm.wave_aa))
     write(options.output, library, options.overwrite, options.program)
     print(f"{options.output}: {len(arms)} arm{'s' * (len(arms) != 1)} measured, hash "
           f"{library.hash}")

@@ -79,7 +79,6 @@ class RadialFit:
         def times_q(side, trans, c):
             c = np.asfortranarray(c)
             return lapack.dormqr(side, trans, qr, tau, c, max(c.shape) * 64)[0]
-
         kernel = root * cdist(u, u) ** 3 * root.T
         self._pole = solve_triangular(qr[:m], times_q("L", "N", np.eye(n, m)).T).T
         self._pole_k = kernel @ self._pole
@@ -98,7 +97,6 @@ class RadialFit:
 
         def left_out(i):
             return self._basis @ (factor[:, i, None] * projected) / free[:, i, None]
-
         for i in range(len(smooth)):
             square = left_out(i) ** 2
             total[i] = square.sum(axis=0)

@@ -112,7 +112,6 @@ def fill_fraction(fraction, error2, n_known):
 
     def mean(a, b):
         return np.sqrt(error2[a:b + 1][n_known[a:b + 1] > 0].mean())
-
     fraction[n_known == 0] = mean(first, last)
     fraction[:first] = mean(first, first + quarter)
     fraction[last + 1:] = mean(last - quarter, last)
@@ -156,8 +155,7 @@ def measure(wave, x, n_component, weight=None, noise=0.0, n_continuum=N_CONTINUU
     most = np.maximum(fraction2, 0)  # its mean is too large: chance makes some pixels negative
     fraction = np.sqrt(most * max(fraction2.sum(), 0) / max(most.sum(), 1e-30))
     correlation = measure_correlation(x, fraction, n * part)
-    error2 = fraction**2 + ((sigma[:, None] * component) ** 2).sum(axis=0)
-    fill_fraction(fraction, error2, n_known)
+    fill_fraction(fraction, fraction**2 + ((sigma[:, None] * component) ** 2).sum(axis=0), n_known)
     error = library_data.ModelError(fraction=fraction.astype("f4"), sigma=sigma,
                                     component=component.astype("f4"), correlation=correlation)
     return error, n

@@ -124,7 +124,6 @@ def find_layers(net, state):
         need(array is not None and array.dtype == np.float32 and np.isfinite(array).all(),
              ValueError, f"{net.weights}: {name} is missing, no float32 array, or not finite")
         return array
-
     layers, n_in, i = [], len(net.names), 0
     while f"model.lin_{i}.weight" in left or i == 0:
         norm = None

@@ -346,7 +346,6 @@ def build(settings, spectra):
     """
     grid = Grid(settings, spectra)
     velocity, n_align, step = np.zeros(len(spectra.flux)), 0, np.nan
-
     for way in ("mean", "polynomials", "functions") if settings.align else ():
         for i in range(MAX_ALIGN):
             _, _, rows, y, bad = grid.put(velocity)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from starmill.cli.basics import INPUT, Failure, need, warn
-from starmill.interchange import NAMES
+from starmill.interchange import DEVIATIONS, NAMES, VARIANCES
 from starmill.templates.spectra_fits import (Origin, card, card_of_both, check_whole,
                                              column_numbers, guarded, has_columns, image_part,
                                              is_table, opened, step_of, text_card, to_vacuum,
@@ -26,7 +26,8 @@ MAX_PIX = 2097152  # pixels of a file with one spectrum
 MAX_SPECTRUM, MAX_NUMBER = 20000, 268435456  # spectra and pixels of read_all; time grows as n^3
 MAX_MODEL = 1 << 24  # most spectra of one file
 NAME = 64  # bytes of a name in a grid file, final zero included
-NOT_FLUX = sum((names for kind, names in NAMES.items() if kind != "flux"), ())  # of images
+NOT_FLUX = sum((names for kind, names in NAMES.items() if kind != "flux"),
+               VARIANCES + DEVIATIONS)  # of images
 N_WARNED = 20  # spectra left out that are named; further ones are only counted
 MORE = 1.2  # a spectrum with over this times the pixels of the first one loses pixels
 
@@ -46,15 +47,13 @@ def find_one(path, hdus, request):
         has_columns(hdu, request.columns[:2]) if request.columns else
         hdu.is_image and hdu.shape[-1:] > (1,) and set(hdu.shape[:-1]) <= {1}
         and hdu.name.lower() not in NOT_FLUX)]
-    if found:
-        i = min(found, key=lambda i: hdus[i].name.lower() not in NAMES["flux"])
-        check_whole(path, hdus, i)
-        return i
-    if request.columns:
-        raise Failure(INPUT, f"{path}: no table has the columns {request.columns[0]} and "
-                             f"{request.columns[1]}; name them with --columns")
-    raise Failure(INPUT, f"{path}: has no image of one spectrum; name the columns of a table with "
-                         "--columns WAVE,FLUX")
+    need(found, INPUT, f"{path}: " + (
+        f"no table has the columns {' and '.join(request.columns[:2])}; name them with --columns"
+        if request.columns else
+        "has no image of one spectrum; name the columns of a table with --columns WAVE,FLUX"))
+    i = min(found, key=lambda i: hdus[i].name.lower() not in NAMES["flux"])
+    check_whole(path, hdus, i)
+    return i
 
 
 def read_table(path, hdus, i, request):
@@ -137,13 +136,12 @@ def labels_of_table(paths, request):
 
 def find_image(path, hdus):
     """Return the index of the first image with two or more axes, the first of them pixels."""
-    for i, hdu in enumerate(hdus):
-        if hdu.is_image and 2 <= len(hdu.shape) <= 1 + MAX_LABEL and hdu.shape[-1] > 1 and all(
-                hdu.shape):
-            check_whole(path, hdus, i)
-            return i
-    raise Failure(INPUT, f"{path}: has no image with two axes, pixels and spectra; see "
-                         "docs/use/libraries.md for what is read")
+    i = next((i for i, hdu in enumerate(hdus) if hdu.is_image and all(hdu.shape)
+              and 2 <= len(hdu.shape) <= 1 + MAX_LABEL and hdu.shape[-1] > 1), None)
+    need(i is not None, INPUT, f"{path}: has no image with two axes, pixels and spectra; see "
+         "docs/use/libraries.md for what is read")
+    check_whole(path, hdus, i)
+    return i
 
 
 def axis_values(path, hdus, i, k, name, n):
@@ -258,7 +256,6 @@ class Source:
     def entry(self, i):
         """Return (name, labels, stamp of the file, why) of a spectrum without reading its pixels.
         labels: NaN if unknown or teff <= 0.  why: a reason not to use the spectrum, or empty."""
-        nothing = [np.nan] * len(self.names)
         if self.is_many:
             name, labels, stamp, why = f"row {i + 1}", list(self._known[i]), self._stamp, ""
         else:
@@ -283,7 +280,7 @@ class Source:
             except Failure as failure:
                 why = self.why(i, failure)
         labels = [np.nan if of == "teff" and value <= 0 else value
-                  for of, value in zip(self.names, labels or nothing)]
+                  for of, value in zip(self.names, labels or [np.nan] * len(self.names))]
         for (label, column), value in zip(self.request.labels, labels):
             if not why and not np.isfinite(value):
                 why = f"its label {label} ({column}) is not known"

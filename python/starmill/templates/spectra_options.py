@@ -98,7 +98,6 @@ def files_below(folder, wanted=STEM, kinds=".fits, .fit, .fits.gz or .fit.gz"):
     """Return the paths of spectra in a folder and its subfolders, sorted; follow links."""
     def fail(error):
         raise Failure(INPUT, f"{error.filename}: cannot be listed: {error.strerror}") from error
-
     found, seen = [], set()
     for path, folders, names in os.walk(folder, onerror=fail, followlinks=True):
         folders[:] = sorted(n for n in folders if n[0] != ".")

@@ -78,9 +78,7 @@ def choose_length(x, score, degree, smoothing):
 
     def error(power):  # power: log2 of the lengths
         fit = RadialFit(x[some], 2.0**power, np.ones(len(some)), score[some], degree, smoothing)
-        square = (fit.left_out**2).sum(axis=1)
-        return np.log(square + np.finfo(float).tiny).mean()
-
+        return np.log((fit.left_out**2).sum(axis=1) + np.finfo(float).tiny).mean()
     best = np.zeros(x.shape[1])
     least = error(best)
     for step in (1.0, 0.5):
@@ -248,7 +246,6 @@ class Maker:
             x = grid.flux(i_arm, models)
             np.log(x, out=x)
             return leading(x, n)
-
         if self.kind != "linear" or self.n_component:
             return try_layer(self.n_component or N_COMPONENT)
         weight, bias, score, left = try_layer(2 * N_COMPONENT)
@@ -412,7 +409,6 @@ def open_validation(options, grid):
     """Open --validation, which must have the labels and arms of `grid`; return it and good rows."""
     def must(good, message):
         need(good, INPUT, f"--validation {options.validation}: {message}")
-
     other = open_grid(options.validation)
     rows = good_models(other, True)
     must(other.label == grid.label and len(other.arm) == len(grid.arm),
