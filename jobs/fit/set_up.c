@@ -200,7 +200,8 @@ static int bind_libraries(const mill_fit_call *call, mill_fit_setup *setup)
   for (int k = setup->n_library - 1; k >= 0; k--) {
     MILL_CHECK(mill_config_cut_arms(config, &setup->library[k]));
     MILL_CHECK(mill_library_add_sky(config->sky_components, &setup->library[k], config->sky_hash));
-    /* last argument 1: refuse missing labels; only the first library of a fit must have all */
+    /* last argument 1: refuse missing labels.  Only a fit's first library must have all; `sample`
+     * may begin with another one */
     MILL_CHECK(mill_config_bind(config, &setup->library[k], k == 0 && setup->start_library <= 1));
   }
   if (call->options->fit && config->sky_components[0])

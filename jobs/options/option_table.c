@@ -49,7 +49,7 @@ int mill_option_parse(const mill_option_table *table, int argc, char **argv, voi
   for (int i = 0; table->row[i].name; i++) {
     const mill_option *row = &table->row[i];
     if (i == MILL_OPTION_MAX)
-      return MILL_ERROR(MILL_ERR_INTERNAL, "%s has too many options", table->command);
+      return MILL_BUG("%s has too many options", table->command);
     if (row->kind != MILL_OPTION_HEADING)
       known[n++] = (struct option){row->name, takes_value(row), NULL, FIRST_ID + i};
     if (row->letter)

@@ -354,7 +354,7 @@ static void answer_arm(const mill_model *m, int arm, int n, mill_slot *const *ac
                        mill_lane *lane, double *last)
 {
   mill_timing *timing = &lane->timing;
-  mill_model part = *m;
+  mill_model part = *m; /* cut anew to the pixels of each slot or batch */
   int i = 0;
   while (i < n) {
     mill_slot *batch[MILL_GROUP];

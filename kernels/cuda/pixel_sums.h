@@ -49,11 +49,12 @@ static __device__ __forceinline__ void mill_gram_collect_tile(int lane, int firs
   }
 }
 
-/** Add the warps' products of rows to sums, in the order of warps.  A group has eight rows.
+/** Set sums to the sum of the warps' products of rows, in the order of warps.  A group is eight
+ *  rows.
  *
- *  g0, h   groups; for each g0 the caller calls with h = 0, 1, ...
- *  own     products of all pairs of rows in groups g0 to g0 + n_own - 1; added at h = 0
- *  across  products of rows in group g0 with rows in group h; added if n_own is 1 and h < g0
+ *  g0, h   groups; the caller goes through h = 0, 1, ... for each g0
+ *  own     products of all pairs of rows in groups g0 to g0 + n_own - 1; used only if h is 0
+ *  across  products of rows in group g0 with rows in group h < g0; used only if n_own is 1
  *  sums    [mill_gram_at(r, c) - mill_gram_at(first, 0)] is the product of rows r and c; r is first
  *          to n_row - 1
  *

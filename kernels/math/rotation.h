@@ -84,8 +84,8 @@ MILL_HD static inline void mill_rotation_linear(double r_pix, int k, double *wei
   mill_rotation_primitives(((double)k - 1.0) / r_pix, &a0, &a1);
   mill_rotation_primitives((double)k / r_pix, &b0, &b1);
   mill_rotation_primitives(((double)k + 1.0) / r_pix, &c0, &c1);
-  /* a, b, c: the integrals up to x = (k - 1) / R, k / R, (k + 1) / R.  L(k - R x) rises from a to b
-   * as 1 - k + R x and falls from b to c as 1 + k - R x. */
+  /* a, b, c: integrals of K (0) and x K (1) up to x = (k - 1) / R, k / R, (k + 1) / R.  L(k - R x)
+   * is 1 - k + R x between the first two x, 1 + k - R x between the last two. */
   *weight = (1.0 - k) * (b0 - a0) + r_pix * (b1 - a1) + (1.0 + k) * (c0 - b0) - r_pix * (c1 - b1);
   *slope = (b1 - a1) - (c1 - b1);
 }

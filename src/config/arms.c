@@ -432,7 +432,7 @@ static mill_arm_choice take_camera(const mill_config *config, int k, const mill_
   return choice;
 }
 
-/* Replace config's arms by the cameras that the library covers, or return MILL_OK unchanged. */
+/* Replace config's arms by the cameras that the library covers, if it may be cut into cameras. */
 int mill_config_take_cameras(const mill_library *lib, const char *format,
                              const mill_arm_choice *camera, int n, int are_channels,
                              mill_config *config)
@@ -469,7 +469,7 @@ int mill_config_take_cameras(const mill_library *lib, const char *format,
                         "of these",
                         config->arm[i].arm, covered, format);
   if (n_taken == 0 || (config->n_arm > 0 && n_taken != config->n_arm))
-    return MILL_OK;
+    return MILL_OK; /* an arm is no covered camera */
   if (are_channels && n_taken < n_covered)
     for (int i = 0; i < n_taken; i++)
       if (!taken[i].channel[0]) /* else the arm could take pixels of a channel left out, too */

@@ -85,7 +85,7 @@ static int read_real(const mill_option *row, const char *text, double *value)
          (!has_range(row) || (*value >= row->min && *value <= row->max));
 }
 
-/* Read two numbers FIRST,SECOND, with FIRST <= SECOND if the row has a range. */
+/* Read FIRST,SECOND.  A row with limits (has_range) needs FIRST <= SECOND. */
 static int read_pair(const mill_option *row, const char *text, double *first, double *second)
 {
   char part[64];

@@ -134,7 +134,7 @@ int mill_slots_fetch_posterior(mill_slots *slots, int i_slot, mill_posterior *to
 /** Free memory owned by slots without a star. */
 void mill_slots_trim(mill_slots *slots);
 
-/** Free the memory of all slots, none of which may hold a star; returns 0 if they had none. */
+/** Free the memory of all slots; no slot may hold a star.  Returns 0 if no slot had memory. */
 int mill_slots_drop(mill_slots *slots);
 
 /** Bytes of backend memory of all slots. */

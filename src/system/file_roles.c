@@ -131,7 +131,7 @@ int mill_file_roles_write(mill_file_roles *roles, const char *option, const char
   if (!*path)
     return MILL_ERROR(MILL_ERR_USAGE, "%s takes the name of a file, not an empty text", option);
   if (roles->n == MILL_MAX_WRITTEN)
-    return MILL_ERROR(MILL_ERR_INTERNAL, "more than %d written files", MILL_MAX_WRITTEN);
+    return MILL_BUG("more than %d written files", MILL_MAX_WRITTEN);
   MILL_CHECK(look_at(path, &file));
   MILL_CHECK(compare(roles, option, path, &file));
   /* the new file must not reserve the name of a written file */

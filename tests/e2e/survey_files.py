@@ -458,7 +458,7 @@ def fourmost_single(s):
 
 
 def pfs(s, has_wave=False):
-    """PFS's coadd of two visits, FLUX in HDU 2.  For CRPIX1 the first pixel is 2, as PFS writes."""
+    """PFS's coadd of two visits, FLUX in HDU 2.  CRPIX1 counts pixels from 2, as PFS writes it."""
     n = 6 + int(s.rng.integers(8))
     p, start = s.spectrum(0, PFS, n), 3.8e-7 + 0.5 * (n - 1) * 8e-11
     row = s.row(target_id=0x1234567890abc, fits_row=1, object="10092-0001234567890abc",

@@ -125,7 +125,7 @@ class Pipes(ProgramTest):
 
 class Lock(ProgramTest):
     def test_links_to_the_output_share_its_lock(self):
-        """A run keeps others from its output by any of the file's names; the link stays a link."""
+        """An output locked under one of its names is locked under all; the link stays a link."""
         for option in ("output", "models"):
             with self.subTest(option=option):
                 real, name = tmp(option + "-real.h5"), tmp(option + "-link.h5")

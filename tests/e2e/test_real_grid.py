@@ -263,7 +263,7 @@ class Run(ProgramTest):
         for program in ("babsma_lu", "bsyn_lu"):
             path = os.path.join(self.work, "turbospectrum", program)
             os.chmod(put(path, FAKE % sys.executable), 0o755)
-        # a node's layers have its Teff; those of one corner have 6000 K, where FAKE (above) fails
+        # layers have their node's Teff; at one corner of the grid 6000 K, so that FAKE fails
         nodes = {}
         for t in np.arange(3750.0, 7501, 250):
             for g in np.arange(0.0, 5.51, 0.5):

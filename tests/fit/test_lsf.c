@@ -246,7 +246,7 @@ MILL_TEST(pixels_with_an_invalid_sigma_are_not_fitted)
     assert_int_equal(result[1][i].info & MILL_INFO_LSF_UNUSABLE, 0);
   }
   assert_near(result[0], 1); /* 10 of 700 pixels change a parameter by little of its error */
-  /* masks give nearly the same fit: both make the sigma of these pixels 1000 x the median flux */
+  /* masks give nearly the same fit: either way these pixels' errors are 1000 x the median flux */
   static mill_fit_result spoiled[3];
   memcpy(spoiled, result[1], sizeof spoiled);
   fit_both(3, mask_the_same);

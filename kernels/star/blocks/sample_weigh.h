@@ -76,7 +76,7 @@ MILL_HD_CALLED static inline int mill_part_make(const mill_model *m, const mill_
     to->mean[k] = mean[k] - to->bend[k] * mean[n];
   }
   if (v >= 0)
-    to->mean[v] += slot->best.end[MILL_PAR_VSINI] - m->set.min_vsini_km_s; /* from the limit */
+    to->mean[v] += slot->best.end[MILL_PAR_VSINI] - m->set.min_vsini_km_s; /* v sin i - limit */
   /* covariance of the parameters less their regression on u */
   for (int k = 0; k < n; k++)
     for (int l = 0; l < n; l++)

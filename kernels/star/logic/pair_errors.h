@@ -163,7 +163,7 @@ MILL_HD_CALLED static inline void mill_pair_eliminate(const mill_model *m, mill_
       mill_pair_epoch_blocks(m, slot, i, 0.0, g, p);
       mill_pair_eliminate_epoch(m, slot, i, g, p, &mean);
     }
-  /* add (slope x - move)^T variance^-1 (slope x - move); now x includes both VRAD */
+  /* add (slope x - move)^T variance^-1 (slope x - move); each VRAD has slope 1 */
   mean.slope[MILL_PAR_VRAD] = mean.slope[n_all + np + MILL_PAR_VRAD] = 1.0;
   const double *v = mean.variance, det = v[0] * v[2] - v[1] * v[1];
   for (int k = 0; k < 2; k++)

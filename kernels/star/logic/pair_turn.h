@@ -106,7 +106,7 @@ MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mil
 /** Set least_apart, km/s, from a star's line width, which F's curvature in velocity gives. */
 MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
 {
-  /* stars share the signal by flux^2.  Minus: p->flux is of the second's turn, but star is 0 */
+  /* stars share the signal by flux^2; minus: p->flux has the second star first, but star is 0 */
   const double ratio2 = slot->of_epochs ? exp(-2.0 * mill_pair_brightness(m, slot)) : 0.0;
   const mill_curve *c;
   double curvature = 0.0;

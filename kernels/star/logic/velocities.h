@@ -56,7 +56,7 @@ MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, d
     c->go = 0;
     return;
   }
-  /* not near, or with a shorter step: the next round is about the minimum predicted here */
+  /* not found yet: the next round is about the minimum predicted here */
   const double most = 4.0 * h < MILL_SEEK_MOST ? 4.0 * h : MILL_SEEK_MOST;
   c->centre += fmin(fmax(move, -most), most);
   c->f_centre = (double)NAN;

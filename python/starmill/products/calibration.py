@@ -72,7 +72,7 @@ def calibrated(name, pairs, knots):
 
 
 def of_result(result):
-    """Return the S/N of the factors and a Calibration for each parameter of an open result."""
+    """Return the factors' knots in S/N, and an open result's Calibration of each parameter."""
     r = Survey(result).repeats
     for words in r.unjoined:
         warn(f"--calibrate: {words}")

@@ -286,8 +286,8 @@ class Functions:
         return library, outside
 
     def model_error(self, arm, wave, velocity):
-        """Return the ModelError and the number of spectra (pixels: wave; shifted to rest by
-        velocity [n]), from spectra left out in turn."""
+        """Leave spectra (at pixels wave, shifted to rest by velocity [n]) out in turn.  Return the
+        ModelError and the number of spectra."""
         x = np.where(self.gap, np.nan, np.expm1(self.y - self.left_out()))
         n_removed = max(residuals.N_CONTINUUM, self.settings.continuum + 1)
         some = np.unique(np.percentile(velocity, np.linspace(0, 100, 9)))
