@@ -5,8 +5,9 @@
  *  The model is P a (T1(v1) + r T2(v2)), with continuum P a, the stars' templates T1 and T2 at
  *  their velocities, and their flux ratio r, free in each arm.
  *
- *  The stars take turns (pair_turn.h) until F stays.  Then exchanges test which of an epoch's
- *  velocities belongs to which star (pair_exchange.h). */
+ *  The stars take turns (pair_turn.h) until F stays.  If there are epochs, exchanges then test
+ *  which velocity belongs to which star (pair_exchange.h), and the last turns fit velocities and
+ *  labels together (pair_errors.h). */
 #pragma once
 
 #include "kernels/star/logic/pair_exchange.h"
@@ -144,6 +145,44 @@ MILL_HD_CALLED static inline void mill_pair_keep(const mill_model *m, mill_slot 
       r->flux_ratio[a] = p->flux[a][1] / p->flux[a][0];
   /* VSINI_ZERO is for the first star (mill_fit_finish), NEAR_HULL for both */
   r->info = slot->best.info | MILL_INFO_PAIR | (r->info & MILL_INFO_NEAR_HULL);
+}
+
+/** Ask for F and its derivatives of both stars at the present velocities of the epochs. */
+MILL_RESUMABLE(mill_pair_evaluate)
+{
+  MILL_BEGIN;
+  slot->pair.star = 1; /* store its rows; then star 0's tangents are asked */
+  MILL_CALL(mill_pair_keep_rows);
+  for (int j = 0; j < m->n_par; j++)
+    slot->theta[j] = slot->pair.theta[0][j];
+  MILL_ASK(MILL_REQ_TANGENTS);
+  MILL_END;
+}
+
+/** Make turns whose steps count on the epochs' velocities to follow: where lines are blended, turns
+ *  with fixed velocities end early.  Go back if F rises. */
+MILL_RESUMABLE(mill_pair_joint)
+{
+  mill_pair *p = &slot->pair;
+  MILL_BEGIN;
+  MILL_CALL(mill_pair_evaluate);
+  mill_pair_record(m, slot);
+  p->was.f = mill_pair_f(m, slot);
+  p->is_joint = 1;
+  p->n_least = p->n_turn + 2;
+  MILL_CALL(mill_pair_turns_run);
+  if (p->is_fitted) {
+    MILL_CALL(mill_pair_evaluate);
+    if (mill_pair_f(m, slot) < p->was.f + MILL_PAIR_STAYS)
+      MILL_RETURN;
+  }
+  mill_pair_restore(m, slot);
+  p->is_joint = 0;
+  p->n_least = p->n_turn + 2; /* for the derivatives */
+  MILL_CALL(mill_pair_turns_run);
+  if (p->is_fitted)
+    MILL_CALL(mill_pair_evaluate);
+  MILL_END;
 }
 
 /** Fit two stars by turns; slot->pair.is_fitted tells whether they are kept. */

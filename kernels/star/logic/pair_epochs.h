@@ -314,6 +314,13 @@ MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *
   return line;
 }
 
+/** Return the slope of the mass-ratio relation if an epoch's velocities must obey it, else 0. */
+MILL_HD_CALLED static inline double mill_pair_slope(const mill_model *m, const mill_slot *slot,
+                                                    const mill_pair_line *line, int i)
+{
+  return mill_pair_has_lines(&slot->epoch[i]) && !mill_pair_is_told(m, slot, i) ? line->slope : 0.0;
+}
+
 /** Are an epoch's velocities free, and so well known that F is a parabola within their errors?  If
  *  stars are not told apart, F has another minimum on the other side of equal velocities. */
 MILL_HD_CALLED static inline int mill_pair_epoch_is_free(const mill_model *m, const mill_slot *slot,
@@ -380,7 +387,7 @@ MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mil
         p->n_settle == 0 && !(p->is_joint && mill_pair_epoch_is_free(m, slot, &line, i));
     const double part = p->is_moving && is_late ? 0.5 : 1.0;
     double step[2];
-    if (line.slope < 0.0 && mill_pair_has_lines(e) && !mill_pair_is_told(m, slot, i))
+    if (mill_pair_slope(m, slot, &line, i) < 0.0)
       mill_pair_step_along(&line, v, most, step, e);
     else
       mill_pair_step_free(most, step, e);
@@ -483,7 +490,8 @@ MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill
     const double v0 = mill_pair_epoch_vrad(slot, i, 0), v1 = mill_pair_epoch_vrad(slot, i, 1);
     const int has_first = e->pair_err[0] < MILL_PAIR_ERR_MOST;
     const int has_second = e->pair_err[1] < MILL_PAIR_ERR_MOST;
-    const int is_told = mill_pair_is_told(m, slot, i), on_line = !is_told && line.slope < 0.0;
+    const int is_told = mill_pair_is_told(m, slot, i);
+    const int on_line = mill_pair_slope(m, slot, &line, i) < 0.0;
     const int is_apart = fabs(v1 - v0) > MILL_PAIR_SIDED * (e->pair_err[0] + e->pair_err[1]);
     e->result.flag &= MILL_EPOCH_NO_DATA;
     if (has_first && has_second && on_line)

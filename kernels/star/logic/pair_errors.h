@@ -96,6 +96,20 @@ MILL_HD static inline double mill_pair_cross(const mill_model *m, const mill_slo
   return p[k] * b[c] + p[k + 1] * b1[c];
 }
 
+/** Subtract B_i^T P_i B_i, P_i = p, from the joint curvature of all parameters but both VRAD. */
+MILL_HD_CALLED static inline void mill_pair_subtract(const mill_model *m, mill_slot *slot,
+                                                     const double *p)
+{
+  const int np = m->n_par, n_all = np + mill_pair_n(m);
+  const int vrad[2] = {MILL_PAR_VRAD, np + MILL_PAR_VRAD};
+  for (int r = 0; r < n_all; r++)
+    for (int k = 0; k < 2 && r != vrad[0] && r != vrad[1]; k++) {
+      const double pb = mill_pair_cross(m, slot, p, k, r), *b = slot->space.part + vrad[k] * n_all;
+      for (int c = 0; c < n_all; c++)
+        slot->space.joint[r * n_all + c] -= c == vrad[0] || c == vrad[1] ? 0.0 : pb * b[c];
+    }
+}
+
 /** Weighted means of both stars' velocities over the epochs that are eliminated; k = 0 is the star
  *  whose turn it is.  If the shared parameters change by x, the means change by move - slope x;
  *  variance: for fixed x. */
@@ -120,7 +134,7 @@ MILL_HD_CALLED static inline void mill_pair_eliminate_epoch(const mill_model *m,
   const int np = m->n_par, n_all = np + mill_pair_n(m);
   const int vrad[2] = {MILL_PAR_VRAD, np + MILL_PAR_VRAD};
   const double *part = slot->space.part;
-  double *joint = slot->space.joint, *grad = slot->space.joint_grad;
+  double *grad = slot->space.joint_grad;
   const double w[2] = {mill_pair_weight(slot, i, 0) / mean->weight[0],
                        mill_pair_weight(slot, i, 1) / mean->weight[1]};
   for (int k = 0; k < 3; k++)
@@ -131,16 +145,17 @@ MILL_HD_CALLED static inline void mill_pair_eliminate_epoch(const mill_model *m,
     slot->eval.f += 0.5 * g[vrad[k]] * step;
     for (int r = 0; r < n_all; r++) {
       const int is_velocity = r == vrad[0] || r == vrad[1];
-      const double b = part[vrad[k] * n_all + r], pb = mill_pair_cross(m, slot, p, k, r);
-      mean->slope[k * n_all + r] += is_velocity ? 0.0 : w[k] * pb;
-      grad[r] += is_velocity ? (r == vrad[k] ? -g[r] : 0.0) : 2.0 * b * step;
-      for (int c = 0; c < n_all; c++) {
-        const int is_kept = !is_velocity && c != vrad[0] && c != vrad[1];
-        const double all = k == 0 && !is_kept ? part[r * n_all + c] : 0.0; /* once for both stars */
-        joint[r * n_all + c] -= is_kept ? pb * part[vrad[k] * n_all + c] : all;
-      }
+      const double slope = is_velocity ? 0.0 : mill_pair_cross(m, slot, p, k, r);
+      mean->slope[k * n_all + r] += w[k] * slope;
+      grad[r] += is_velocity ? 0.0 : 2.0 * part[vrad[k] * n_all + r] * step;
     }
+    grad[vrad[k]] -= g[vrad[k]];
   }
+  mill_pair_subtract(m, slot, p);
+  for (int r = 0; r < n_all; r++)
+    for (int c = 0; c < n_all; c++)
+      if (r == vrad[0] || r == vrad[1] || c == vrad[0] || c == vrad[1])
+        slot->space.joint[r * n_all + c] -= part[r * n_all + c];
 }
 
 /** Eliminate the free epochs' velocities from slot->eval.f and slot->space's joint gradient and
@@ -183,42 +198,36 @@ MILL_HD_CALLED static inline void mill_pair_eliminate(const mill_model *m, mill_
  *  answer must be the first star's tangents at the solution.  Returns 0 if S is singular. */
 MILL_HD_CALLED static inline int mill_pair_epochs_errors(const mill_model *m, mill_slot *slot)
 {
-  const int np = m->n_par, n_all = np + mill_pair_n(m);
+  const int n_all = m->n_par + mill_pair_n(m);
   const mill_pair_line line = mill_pair_line_of(m, slot);
-  double *s = slot->space.joint, *row = slot->space.matrix[0], *g = row + MILL_MAX_JOINT;
+  double *s = slot->space.joint, *row = slot->space.matrix[0], *g = row + MILL_MAX_JOINT, p[3];
   int idx[MILL_MAX_JOINT];
   const int n = mill_pair_shared(m, slot, idx);
+  for (int i = 0; i < slot->n_epoch; i++)
+    if (mill_pair_has_lines(&slot->epoch[i])) {
+      mill_pair_epoch_blocks(m, slot, i, mill_pair_slope(m, slot, &line, i), g, p);
+      mill_pair_subtract(m, slot, p);
+    }
   for (int r = 0; r < n; r++) /* in place: no element is read after it is overwritten */
     for (int c = 0; c < n; c++)
       s[r * n + c] = s[idx[r] * n_all + idx[c]];
   for (int r = 0; r < n; r++)
     s[r * (n + 1)] += mill_pair_prior(m, slot, idx[r]);
-  for (int pass = 0; pass < 2; pass++) { /* 0: S; 1: errors */
-    if (pass == 1 && mill_cholesky(n, s, n) != 0)
-      return 0;
-    for (int i = 0; i < slot->n_epoch; i++) {
-      mill_epoch *e = &slot->epoch[i];
-      double p[3];
-      if (!mill_pair_has_lines(e))
-        continue;
-      const double slope = mill_pair_is_told(m, slot, i) ? 0.0 : line.slope;
-      mill_pair_epoch_blocks(m, slot, i, slope, g, p);
-      for (int star = 0; star < 2; star++) {
-        const double *b = slot->space.part + (star * np + MILL_PAR_VRAD) * n_all;
-        double var = e->pair_err[star] * e->pair_err[star];
-        for (int r = 0; r < n; r++)
-          row[r] = mill_pair_cross(m, slot, p, star, idx[r]);
-        if (pass == 0) {
-          for (int r = 0; r < n; r++)
-            for (int c = 0; c < n; c++)
-              s[r * n + c] -= b[idx[r]] * row[c];
-          continue;
-        }
-        mill_cholesky_forward(n, s, n, row);
-        for (int r = 0; r < n; r++)
-          var += row[r] * row[r];
-        e->pair_err[star] = sqrt(var);
-      }
+  if (mill_cholesky(n, s, n) != 0)
+    return 0;
+  for (int i = 0; i < slot->n_epoch; i++) {
+    mill_epoch *e = &slot->epoch[i];
+    if (!mill_pair_has_lines(e))
+      continue;
+    mill_pair_epoch_blocks(m, slot, i, mill_pair_slope(m, slot, &line, i), g, p);
+    for (int star = 0; star < 2; star++) {
+      double var = e->pair_err[star] * e->pair_err[star];
+      for (int r = 0; r < n; r++)
+        row[r] = mill_pair_cross(m, slot, p, star, idx[r]);
+      mill_cholesky_forward(n, s, n, row);
+      for (int r = 0; r < n; r++)
+        var += row[r] * row[r];
+      e->pair_err[star] = sqrt(var);
     }
   }
   return 1;
