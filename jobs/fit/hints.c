@@ -25,23 +25,24 @@ void mill_narrow_note(mill_narrow_widths *widths, const mill_fit_settings *set,
   widths->sum_aa[segment->arm] += sigma;
 }
 
-void mill_width_note(mill_width_use *use, const mill_config *config, const mill_library *lib,
-                     const mill_raw_segment *segment)
+void mill_segment_note(mill_segment_counts *counts, const mill_config *config,
+                       const mill_library *lib, const mill_raw_segment *segment)
 {
   const mill_arm_choice choice = mill_config_arm(config, lib->arm[segment->arm].name);
-  use->n_coarse += segment->resolution && lib->arm[segment->arm].sampling > 1;
+  counts->n_coarse += segment->resolution && lib->arm[segment->arm].sampling > 1;
   if (!mill_arm_has_width(&choice))
     return;
   const int is_used = segment->sigma_aa && !segment->has_own_lsf;
-  use->n_used += is_used;
-  use->n_unused += !is_used;
+  counts->n_used += is_used;
+  counts->n_unused += !is_used;
 }
 
-int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_width_use *mine,
-                    int is_whole)
+int mill_segment_hint(const mill_mpi *mpi, const mill_config *config,
+                      const mill_segment_counts *mine, int is_whole)
 {
-  mill_width_use all = {0};
-  MILL_CHECK_MPI(MPI_Reduce(mine, &all, 4, MPI_INT64_T, MPI_SUM, 0, mpi->comm)); /* 4 counts */
+  mill_segment_counts all = {0};
+  MILL_CHECK_MPI(MPI_Reduce(mine, &all, (int)(sizeof all / sizeof(int64_t)), MPI_INT64_T, MPI_SUM,
+                            0, mpi->comm));
   if (mpi->rank == 0 && all.n_used == 0 && all.n_unused > 0 && is_whole)
     mill_log_warning("resolving_power and fwhm are not used: %s",
                      config->lsf == MILL_LSF_OFF

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Warnings at the end of a fit about settings that are probably wrong for all its stars: medium of
- *  the wavelengths, templates broader than the spectra, or a resolving power without effect. */
+ *  the wavelengths, templates broader than the spectra, a resolving power without effect, epochs
+ *  without times. */
 #pragma once
 
 #include "io/surveys/spectra.h"
@@ -23,20 +24,20 @@ void mill_narrow_note(mill_narrow_widths *widths, const mill_fit_settings *set,
 int mill_narrow_hint(const mill_mpi *mpi, const mill_library *lib, const mill_narrow_widths *mine,
                      int64_t n_narrow, int64_t n_fitted);
 
-/** Segments whose arm has a configured resolving power or FWHM: n_used of them use it. */
-typedef struct mill_width_use {
-  int64_t n_used, n_unused;
-  int64_t n_coarse;  /**< segments with a resolution matrix in an arm of a thinned grid */
-  int64_t n_untimed; /**< segments without a time, of stars with several exposures and epochs */
-} mill_width_use;
+/** Numbers of segments; all members are int64_t. */
+typedef struct mill_segment_counts {
+  int64_t n_used, n_unused; /**< whose arm has a resolving power or FWHM: used, not used */
+  int64_t n_coarse;         /**< with a resolution matrix in an arm of a thinned grid */
+  int64_t n_untimed;        /**< without a time, of stars with several exposures and epochs */
+} mill_segment_counts;
 
-void mill_width_note(mill_width_use *use, const mill_config *config, const mill_library *lib,
-                     const mill_raw_segment *segment);
+void mill_segment_note(mill_segment_counts *counts, const mill_config *config,
+                       const mill_library *lib, const mill_raw_segment *segment);
 
 /** Warn on rank 0 if this run took all rows (is_whole) but no segment used the configured resolving
  *  power or FWHM, or if n_coarse or n_untimed is not 0.  mine: this rank's counts.  Collective. */
-int mill_width_hint(const mill_mpi *mpi, const mill_config *config, const mill_width_use *mine,
-                    int is_whole);
+int mill_segment_hint(const mill_mpi *mpi, const mill_config *config,
+                      const mill_segment_counts *mine, int is_whole);
 
 enum { MILL_HINT_BINS = 402 };
 

@@ -113,7 +113,7 @@ static double expected_rate(const mill_fit_call *call, const mill_fit_setup *set
   if (device->backend->kind != MILL_BACKEND_CPU)
     return mill_usual_gpu_rate() * core / mill_usual_core_rate(MILL_OPT_HYBRID);
   const double rate = device->n_thread * core;
-  /* with GPUs in the run, a CPU rank gets smaller chunks, lest GPUs wait for its last chunk */
+  /* beside GPUs, a CPU rank gets smaller chunks, so that GPUs wait less for its last chunk */
   return device->both[0] ? 0.25 * rate : rate;
 }
 

@@ -192,11 +192,11 @@ static int keep_segments(stars *s, mill_star *star, left_out *left)
       leave_out(left, ODD_LSF, r);
     if (r->resolution && mill_lsf_is_shifting(r, &left->shift_pix))
       leave_out(left, SHIFTED, r);
-    mill_width_note(&s->task->tally->width, &setup->config, &setup->lib, r);
+    mill_segment_note(&s->task->tally->segments, &setup->config, &setup->lib, r);
     if (s->fit.resolution != MILL_RES_NONE)
       mill_narrow_note(&s->task->tally->narrow, &s->fit, &setup->lib, r);
     s->task->tally->arms |= 1 << r->arm;
-    s->task->tally->width.n_untimed += s->fit.epochs && star->n_exposure > 1 && isnan(r->mjd);
+    s->task->tally->segments.n_untimed += s->fit.epochs && star->n_exposure > 1 && isnan(r->mjd);
     star->segment[star->n_segment++] = *r;
   }
   return MILL_OK;

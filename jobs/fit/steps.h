@@ -134,7 +134,7 @@ typedef struct mill_fit_tally {
   double put_wait_s;  /**< handing over rows and models, which waits for the I/O thread */
   mill_velocity_counts velocities;
   mill_narrow_widths narrow;
-  mill_width_use width;
+  mill_segment_counts segments;
   mill_fit_meters meters;
 } mill_fit_tally;
 

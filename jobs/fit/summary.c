@@ -227,7 +227,8 @@ int mill_fit_print_summary(const mill_fit_task *task, double fit_s)
                               task->out->summary.n_info[narrow_bit],
                               task->out->summary.n_status[MILL_STATUS_FITTED]));
   const int is_whole = n_put == task->inputs->n_row;
-  MILL_CHECK(mill_width_hint(task->call->mpi, &task->setup->config, &task->tally->width, is_whole));
+  MILL_CHECK(
+      mill_segment_hint(task->call->mpi, &task->setup->config, &task->tally->segments, is_whole));
   MILL_CHECK(warn_of_arms(task, is_whole));
   warn_of_noise(task);
   if (task->call->mpi->rank == 0 && task->out->summary.old == MILL_OLD_KEPT)
