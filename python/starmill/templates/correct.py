@@ -11,7 +11,8 @@ from starmill.templates import correction, emulate, residuals
 from starmill.templates.correction import clipped
 from starmill.templates.library_file import write
 from starmill.templates.measure import robust
-from starmill.templates.model_error import begin, check_rest, covered_arms, missing_sigma
+from starmill.templates.model_error import (begin, check_rest, covered_arms, missing_sigma,
+                                            residuals_of)
 from starmill.templates.spectra_files import on_grid
 from starmill.templates.spectra_options import number
 
@@ -196,7 +197,8 @@ def correct_arm(options, library, i_arm, spectra, sigma_aa):
     """Correct an arm and measure its model error.  Return lines of text and the labels' floors."""
     arm, use, spectra = library.arm[i_arm], labels_to_use(options, library), copy.copy(spectra)
     kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
-    check_rest(options.spectra, library, i_arm, spectra, kernel_aa)
+    x, _ = residuals_of(library, i_arm, spectra, kernel_aa)
+    check_rest(options.spectra, library, i_arm, spectra, kernel_aa, x)
     how = (spectra, sigma_aa, kernel_aa, options.continuum, where_to_measure(options),
            label_errors(options, library))
     found = correction.compare(library, i_arm, *how)

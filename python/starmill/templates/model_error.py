@@ -68,10 +68,9 @@ def residuals_of(library, i_arm, spectra, kernel_aa=0.0):
     return out / mean - 1, np.maximum(level / len(out), LEAST_LEVEL)
 
 
-def check_rest(path, library, i_arm, spectra, kernel_aa):
+def check_rest(path, library, i_arm, spectra, kernel_aa, x):
     """Print the mean velocity of spectra against templates; refuse spectra that are not at rest."""
-    arm, (x, _) = library.arm[i_arm], residuals_of(library, i_arm, spectra, kernel_aa)
-    good = np.isfinite(x)
+    arm, good = library.arm[i_arm], np.isfinite(x)
     smooth = legendre(arm.wave_aa, residuals.N_CONTINUUM)
     model = smoothed(library, i_arm, kernel_aa)[0](spectra.labels)
     model = np.log(np.maximum(model, LEAST_LEVEL * model.mean(axis=1, keepdims=True)))
@@ -166,8 +165,8 @@ def main(options):
     for i_arm in arms:
         arm = library.arm[i_arm]
         kernel_aa = missing_sigma(options.spectra, arm, sigma_aa)
-        check_rest(options.spectra, library, i_arm, spectra, kernel_aa)
         x, level = residuals_of(library, i_arm, spectra, kernel_aa)
+        check_rest(options.spectra, library, i_arm, spectra, kernel_aa, x)
         noise = residuals.noise_left(options.spectra_sn, spectra.wave, arm.wave_aa,
                                      options.continuum)
         arm.error, n = residuals.measure(arm.wave_aa, x, options.components, noise=noise,
