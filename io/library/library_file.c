@@ -52,7 +52,8 @@ static int read_report(const mill_h5_file *file, mill_library *lib)
   return MILL_OK;
 }
 
-/* Read a library from path, or from image [n_byte]; an unfinished image has 64 zeros as hash. */
+/* Read a library from the bytes image [n_byte] or, if image is NULL, from the file path.  The hash
+ * of an unfinished image is 64 zeros. */
 static int read_library(const char *path, const void *image, size_t n_byte, mill_library *lib)
 {
   int err = MILL_OK;

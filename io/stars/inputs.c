@@ -240,7 +240,8 @@ static int gather_facts(const mill_mpi *mpi, const int *start, file_facts **fact
   return MILL_OK;
 }
 
-/* On rank 0, mark inputs that were unreadable when the result `begun` was begun: they stay out. */
+/* Rank 0 marks the inputs that could not be read when the run began the result file `begun`.  A
+ * continued run leaves them out, too. */
 static void leave_out(const char *begun, const mill_input_names *names, file_facts *facts)
 {
   MILL_AT_END(mill_h5_id_close) hid_t file = H5I_INVALID_HID;

@@ -103,7 +103,8 @@ MILL_AVX2_BODY rotate(const mill_lanes_rotation *f)
 }
 MILL_AVX2(mill_lanes_, rotate, (const mill_lanes_rotation *f), (f))
 
-/* mill_lanes_fill_half: fit continua by least squares; templ gets template / continuum - 1. */
+/* mill_lanes_fill_half fits templates' continua by least squares, and sets templ to template /
+ * continuum - 1. */
 MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
 {
   enum { N_VEC = MILL_LANE / 4 };

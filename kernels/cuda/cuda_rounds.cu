@@ -429,7 +429,7 @@ int mill_cuda_rehearse(mill_device *d)
   return MILL_OK;
 }
 
-/* start n stars (guess, first request), n_lane at a time, as each needs a lane of work space */
+/* start n stars (guess, first request): n_lane at once, as each needs a lane of work space */
 int mill_cuda_start_stars(mill_device *d, int n)
 {
   int err = MILL_OK;

@@ -16,8 +16,8 @@ enum {
   MILL_ERROR_SPACE = MILL_ERROR_SOLVED + MILL_MAX_ERROR * MILL_MAX_CONT
 };
 
-/** Spare bytes at the ends of `pixel` and `smooth`.  The rows begin up to 3 numbers after the start
- *  of `pixel` (mill_sharp_rows).  On a GPU the warps share its spare bytes equally. */
+/** Spare bytes at the end of `pixel`, and of `smooth`.  Those of `pixel` hold the end of rows that
+ *  begin up to 3 numbers late (mill_sharp_rows); on a GPU each warp has an equal part of them. */
 enum { MILL_PIXEL_SPARE = 128 };
 
 /** Work space of one block.  Rows are float or double, by the run's precision.  Rows on the grid:

@@ -70,7 +70,7 @@ MILL_TEST(message_belongs_to_its_thread)
 
 MILL_TEST(alloc_is_zeroed_and_aligned)
 {
-  /* the last two sizes use large pages (2 MiB): one page and 8 bytes; four pages */
+  /* the last two sizes, a page and 8 bytes, and four pages, are in large pages of 2 MiB */
   static const size_t sizes[] = {0, 1, 31, 33, 4097, (2 << 20) / 8 + 1, 1 << 20};
   for (int i = 0; i < 7; i++) {
     MILL_OWNED double *p = NULL;

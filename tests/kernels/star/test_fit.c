@@ -209,7 +209,7 @@ MILL_TEST(few_evaluations_end_with_a_result)
         fit(1, start, NULL);
         assert_true(isfinite(slot.result.m2ll));
         assert_int_equal((slot.result.warn & MILL_WARN_NOT_CONVERGED) != 0, lying);
-        /* A polish that runs when max_eval is met may finish.  A simplex adds one evaluation. */
+        /* at max_eval a running polish still ends by itself; a simplex makes one more evaluation */
         assert_true(slot.result.n_eval <= n + 2 * MILL_POLISH_MAX_JAC + 4);
       }
 }
