@@ -259,7 +259,7 @@ static int fill_in(const char *pattern, int64_t number, char *out, size_t size, 
       out[n++] = *at;
     if (n + MAX_DIGIT + 2 >= size) /* no room for another number */
       return MILL_ERROR(MILL_ERR_USAGE, "--pattern '%.80s...' is too long: shorten it", pattern);
-    *n_place += length > 0;
+    *n_place += length > 0 ? 1 : 0;
     at += length > 0 ? length : 1;
   }
   out[n] = '\0';

@@ -80,8 +80,8 @@ static int parse(char *text, mill_input_entry *entry)
          mill_text_to_real(field[REDROCK_MTIME], &entry->redrock_mtime);
 }
 
-/* Sort lines by path, then place in file.  For each result keep the lines of its last run, which
- * all have the same time; if several of these lines have one path, keep the last. */
+/* Of each result keep the lines of its last run: they have the time of the result's last line.  Of
+ * these lines keep each path's last.  Sorts the lines by path; there must be at least one. */
 static int drop_replaced(mill_input_table *table)
 {
   int64_t n_kept = 0;
@@ -93,7 +93,7 @@ static int drop_replaced(mill_input_table *table)
   for (int64_t i = 0; i < table->n; i++)
     by_result[i] = &table->line[i];
   qsort(by_result, (size_t)table->n, sizeof *by_result, compare_result); /* then by place */
-  const stored *last = by_result[table->n - 1]; /* last line of the result at i */
+  const stored *last = by_result[table->n - 1]; /* last line of by_result[i]'s result */
   for (int64_t i = table->n - 1; i >= 0; i--) {
     if (strcmp(by_result[i]->entry.result, last->entry.result) != 0)
       last = by_result[i];

@@ -28,10 +28,10 @@ typedef struct known_places {
   } place[MILL_MOST_PLACES];
 } known_places;
 
-/* Of the rows with one name, return the first at the position of `row`: maybe `row` itself. */
+/* Return the name's first row at the position of `row`; if there is none, add and return `row`. */
 static int64_t find_first(known_places *places, int64_t row, double ra_deg, double dec_deg)
 {
-  int i = 0; /* a row without a position joins places->place[0] */
+  int i = 0; /* stays 0 if `row` has no position: it joins the name's first row */
   for (; i < places->n && mill_place_known(ra_deg, dec_deg); i++) {
     const double ra = places->place[i].ra_deg, dec = places->place[i].dec_deg;
     if (!mill_place_known(ra, dec)) { /* the first row lacks a position: give it this one */
@@ -56,13 +56,13 @@ int mill_places_group(mill_keyed *row, int64_t n, const double *ra_deg, const do
   int has_several = 0;
   qsort(row, (size_t)n, sizeof *row, mill_by_key); /* by name */
   for (int64_t i = 0, number = -1; i < n; i++) {
-    const int64_t at = row[i].place;
+    const int64_t at = row[i].place; /* index in ra_deg and dec_deg */
     if (i == 0 || row[i].key != number)
       places.n = 0;
     number = row[i].key;
     /* -1 means no name: the row is a star of its own */
     row[i].key = number == -1 ? at : find_first(&places, at, ra_deg[at], dec_deg[at]);
-    has_several |= places.n > 1;
+    has_several |= places.n > 1; /* this name has several positions */
   }
   qsort(row, (size_t)n, sizeof *row, mill_by_key); /* by star */
   return has_several;

@@ -195,11 +195,10 @@ static int take_column(const source *s, const mill_library *lib, const mill_libr
 {
   int is_error, other;
   const char *name = s->column[i];
-  const int j = find_pair(s, lib, i, &is_error, &other);
-  const int is_pair = is_error && other >= 0;
-  if (j < 0 && !is_pair)
-    return MILL_OK; /* not a prior */
-  if (j < 0) {
+  const int j = find_pair(s, lib, i, &is_error, &other); /* the parameter; -1: none */
+  if (j < 0 && !(is_error && other >= 0))
+    return MILL_OK; /* neither a parameter nor the error of another column */
+  if (j < 0) {      /* a pair, perhaps of a misspelt parameter */
     char all[MILL_MAX_PAR * MILL_MAX_NAME] = "";
     for (int k = 0; k < MILL_PAR_LABEL0 + lib->n_label; k++) {
       const char *one[2];
@@ -358,7 +357,7 @@ static int read_table(source *s, const mill_library *lib, int n_lib, const mill_
     mill_star_table_range(lib, n_lib, set, t->pair[k], range);
     MILL_CHECK(read_pair(s, column[t->pair[k]], k, range, t, value, error));
   }
-  digest(lib, t); /* with pair[k] as index of lib's parameters; fits need the index in own */
+  digest(lib, t); /* pair[k] is still an index in lib; fits need the index in own, -1: none */
   for (int *p = t->pair; p < t->pair + t->n_pair; p++)
     *p = find_parameter(own, s->column[column[*p][0]], strlen(s->column[column[*p][0]]));
   return MILL_OK;

@@ -26,7 +26,7 @@ int mill_sampled_read_config(const char *path, mill_config *config)
   if (strlen(path) >= sizeof config->start)
     return MILL_ERROR(MILL_ERR_CONFIG, "--fit: the path of %zu bytes is too long; shorten it",
                       strlen(path));
-  snprintf(config->start, sizeof config->start, "%s", path);
+  snprintf(config->start, sizeof config->start, "%s", path); /* start at the fit's solutions */
   return MILL_OK;
 }
 
@@ -206,7 +206,7 @@ int mill_sampled_choose(const char *path, const mill_sampled_wish *wish, mill_co
 {
   mill_selection *select = &config->select;
   MILL_AT_END(clear_rows) fit_rows rows = {.path = path};
-  MILL_OWNED unsigned char *found = NULL;
+  MILL_OWNED unsigned char *found = NULL; /* which listed numbers and names have a row */
   MILL_AT_END(mill_star_list_free_at) mill_star_list *kept = NULL;
   config->fit.binaries = 0;              /* a sample describes one star */
   config->fit.epochs = MILL_EPOCHS_NONE; /* with one velocity */

@@ -167,8 +167,8 @@ static int compare_rows(const void *a, const void *b)
   return x->is_last != y->is_last ? x->is_last - y->is_last : mill_by_int64(&x->row, &y->row);
 }
 
-/* Give each row the first key of rows->order that it has, sort by key, and count in n_repeated the
- * rows with an earlier row's key.  Positions do not count: find_place fails if two match a star. */
+/* Give each row the first key of rows->order that it has.  Sort by key, is_last and row.  Count in
+ * n_repeated the rows with an earlier row's key; not positions: find_place fails if two match. */
 int mill_star_rows_make(mill_fits_values *v, int64_t n_row, const unsigned char *is_last,
                         mill_star_rows *rows)
 {
@@ -258,7 +258,7 @@ int mill_star_rows_find(const mill_star_rows *rows, const mill_catalog_row *star
     mill_star_row key = {.rank = rank};
     if (!take_key(rows->order[rank], &of, &key))
       continue;
-    if (rows->order[rank] == MILL_BY_PLACE) { /* searched in all rows, whatever the range */
+    if (rows->order[rank] == MILL_BY_PLACE) { /* a table with positions is searched whole */
       MILL_CHECK(find_place(rows, &key, row));
       continue;
     }

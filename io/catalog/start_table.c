@@ -46,7 +46,7 @@ typedef struct raw_table {
 
 /* Allocate the table's parameters and a work column for n_row rows, and set the ranges of possible
  * values.  Fail if n_row is 0.  A label may exceed its limits by a tenth of their distance.
- * The job `sample` accepts any value, since the fit of the star had the same limits. */
+ * With raw->exact (job `sample`) any value is possible: the star's fit had the same limits. */
 static int start_rows(raw_table *raw, int64_t n_row)
 {
   const size_t n_par = (size_t)raw->lib->n_label + 2;
@@ -149,7 +149,7 @@ static int read_fits(raw_table *raw, const mill_open_limits *limits)
   MILL_CHECK(start_rows(raw, file->guard->hdu[i_hdu].axis[1]));
   MILL_CHECK(mill_star_columns_read(file, i_hdu, raw->column));
   for (int j = 0; j < raw->out->n_par; j++) {
-    const char *name[2];
+    const char *name[2]; /* the column may have either name */
     mill_star_table_names(raw->lib, j, name);
     if (!raw->set->fixed[j])
       MILL_CHECK(mill_fits_column_double(
@@ -232,7 +232,7 @@ static int take_row(void *context, int64_t i, const char *row)
     for (int k = MILL_BY_IDENTIFIER; k <= MILL_BY_OBJECT; k++)
       raw->column[k].text[(size_t)i * raw->column[k].stride] = '\0';
     mill_damaged_rows_add(&from->damaged, i);
-    from->damaged.n_catalog += !raw->known[i];
+    from->damaged.n_catalog += raw->known[i] ? 0 : 1;
     return MILL_OK;
   }
   memcpy(&raw->column[MILL_BY_TARGETID].i64[i], row + at->id->at, sizeof(int64_t));
@@ -259,6 +259,7 @@ static int take_row(void *context, int64_t i, const char *row)
   return MILL_OK;
 }
 
+/* Read rows of a result.  The caller frees what raw then holds, even after a failure. */
 static int read_hdf5(raw_table *raw)
 {
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
@@ -300,7 +301,7 @@ static void digest(mill_start_table *t)
   for (int64_t i = 0; i < rows->n_row; i++) {
     const mill_star_row *row = &rows->row[i];
     mill_star_row_hash(row, &sha);
-    mill_sha256_update(&sha, row->is_last ? "n" : "f", 1); /* not finite, finite */
+    mill_sha256_update(&sha, row->is_last ? "n" : "f", 1); /* is_last: not finite */
     if (!row->is_last)
       mill_sha256_update(&sha, t->theta + row->row * t->n_par, (size_t)t->n_par * sizeof(double));
   }
@@ -347,9 +348,9 @@ int mill_start_table_find(const mill_start_table *table, const char *path,
   const mill_known_input *file = mill_known_inputs_find(&table->input, absolute);
   const int64_t range[] = {file ? file->row_start : 0,
                            file ? file->row_start + file->n_row : INT64_MAX};
-  if (table->exact.row) /* only for a result, so table->fit exists */
+  if (table->exact.row) /* the spectrum's own row; only results have exact, so fit exists */
     MILL_CHECK(mill_star_rows_find(&table->exact, star, range, row));
-  /* this IDENTIFIER may name another star in the table: then search by star */
+  /* search by star if there is no own row, or if this IDENTIFIER is another star's there */
   if (*row < 0 || table->fit[*row].identity !=
                       mill_star_identity(star->target_id, star->object, star->identifier))
     MILL_CHECK(mill_star_rows_find(&table->star, star, NULL, row));

@@ -151,7 +151,7 @@ static int remove_stale(const char *path, const char *output, const holder *me)
                       "%s is locked, and %s does not name the job: if no job writes this output, "
                       "remove the lock file and start again",
                       output, path);
-  const enum verdict verdict = is_known ? judge(&who, me, age_s) : IS_GONE;
+  const enum verdict verdict = is_known ? judge(&who, me, age_s) : IS_GONE; /* empty too long */
   if (verdict == LIVES || (verdict == WATCH && is_touched(path, &opened)))
     return MILL_ERROR(MILL_ERR_OUTPUT,
                       "%s is being written by process %ld on host %s%s%s: wait for it to end, or, "

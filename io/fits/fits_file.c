@@ -183,14 +183,15 @@ static int read_integers(mill_fits_file *file, int i_hdu, int number, const char
   fits_read_colnull(file->fptr, as, number, 1, 1, n_row, out, is_null, &any_null, &status);
   MILL_CHECK_FITS(file, i_hdu, status, "column %s cannot be read", name);
   for (int64_t i = 0; i < n_row && (any_null || offset != 0); i++) {
-    const __int128 value = is_null[i] ? missing : (narrow ? narrow[i] : wide[i]) + offset;
+    const int64_t stored = narrow ? narrow[i] : wide[i];
+    const __int128 value = is_null[i] ? missing : stored + offset;
     if (value < INT64_MIN || value > INT64_MAX)
       return MILL_ERROR_HDU(file, i_hdu,
                             ": column %s, row %lld (counted from 0): the integer does not fit "
                             "into 64 bits with sign, the most that a result can hold",
                             name, (long long)i);
     if (narrow)
-      narrow[i] = (int)value;
+      narrow[i] = (int)value; /* callers add no offset to 32-bit integers */
     else
       wide[i] = (int64_t)value;
   }
@@ -410,7 +411,7 @@ int mill_fits_image_row(mill_fits_file *file, int i_hdu, int64_t i_row, int n_pi
   const mill_fits_hdu *hdu = &file->guard->hdu[i_hdu];
   long first[MILL_FITS_MAX_AXIS] = {1}; /* first pixel of the row, counted from 1 */
   for (int i = 1; i < hdu->n_axis; i++)
-    first[i] = i + 1 < hdu->n_axis ? 1 : (long)i_row + 1;
+    first[i] = i + 1 < hdu->n_axis ? 1 : (long)i_row + 1; /* the last axis counts rows */
   MILL_CHECK(mill_fits_file_move(file, i_hdu));
   /* integers and compressed floats mark missing pixels by a special value; make it NaN */
   double *null_value = hdu->compressed || hdu->bitpix > 0 ? &nan_value : NULL;

@@ -43,7 +43,7 @@ static const char *parse_string(const char *text, const char *end, char *value)
       value[n] = '\0';
       return p + 1;
     }
-    p += is_double;
+    p += is_double; /* two quotes stand for one */
     value[n++] = *p;
   }
   return NULL;
@@ -101,7 +101,7 @@ static int parse_integer(const char *text, int64_t *out)
 
 static int parse_real(const char *text, double *out)
 {
-  char copy[MILL_FITS_MAX_VALUE];
+  char copy[MILL_FITS_MAX_VALUE]; /* has room, since text is a card's value */
   size_t n = 0;
   for (; text[n]; n++) {
     if (!strchr("+-.0123456789EeDd", text[n]))
@@ -276,7 +276,7 @@ static int64_t field_bytes(const char *form)
   static const char codes[] = "LBAIJEKDCMPQ";
   static const int bytes[] = {1, 1, 1, 2, 4, 4, 8, 8, 8, 16, 8, 16};
   const char *p = form + strspn(form, " ");
-  int64_t repeat = !isdigit((unsigned char)*p); /* 1 if TFORM gives no number */
+  int64_t repeat = isdigit((unsigned char)*p) ? 0 : 1; /* 1 if TFORM gives no number */
   for (; isdigit((unsigned char)*p); p++) {
     repeat = repeat * 10 + (*p - '0');
     if (repeat > INT32_MAX)
@@ -343,7 +343,7 @@ static int take_sizes(walk *w)
     return ERROR_HDU(at, "a table has BITPIX %lld and NAXIS %lld, not 8 and 2; " BAD,
                      (long long)bitpix, (long long)n_axis);
   w->i_card = 3;
-  int64_t n_element = n_axis > 0; /* no axis: no data */
+  int64_t n_element = n_axis > 0 ? 1 : 0; /* no axis: no data */
   for (int i = 0; i < n_axis; i++) {
     char keyword[16];
     snprintf(keyword, sizeof keyword, "NAXIS%d", i + 1);
@@ -400,8 +400,8 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
   }
   if (i_type > 0 && i_type <= table->n_field) {
     /* += because find_streams (fits_tiles.c) refuses more than one, even in a repeated TTYPE */
-    table->field[i_type - 1].is_tile += strcasecmp(c->value, "COMPRESSED_DATA") == 0;
-    table->field[i_type - 1].is_gzip += strcasecmp(c->value, "GZIP_COMPRESSED_DATA") == 0;
+    table->field[i_type - 1].n_tile += strcasecmp(c->value, "COMPRESSED_DATA") == 0;
+    table->field[i_type - 1].n_gzip += strcasecmp(c->value, "GZIP_COMPRESSED_DATA") == 0;
   }
   for (int k = 0; k < MILL_N_KEY; k++) {
     const int number = numbered(c->keyword, known[k].name);
@@ -424,7 +424,7 @@ static int take_table_card(const mill_fits_place *at, const card *c, mill_fits_t
 }
 
 /* Is this card forbidden after the mandatory cards?  CFITSIO might use a repeated card, which could
- * contradict the checked card. */
+ * contradict the checked card.  One ZIMAGE is allowed; *n_zimage counts them. */
 static int is_out_of_place(const walk *w, const card *c, int *n_zimage)
 {
   static const char *const once[] = {"SIMPLE", "XTENSION", "BITPIX", "NAXIS", "PCOUNT",

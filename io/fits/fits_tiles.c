@@ -57,7 +57,7 @@ static int take_rice(const mill_fits_place *at, const mill_fits_table *table, im
 {
   static const char *const name[] = {"", "BLOCKSIZE", "BYTEPIX"};
   const mill_fits_key *zname = table->key[MILL_KEY_ZNAME], *zval = table->key[MILL_KEY_ZVAL];
-  const int64_t bitpix = table->key[MILL_KEY_ZBITPIX][0].value;
+  const int64_t bitpix = table->key[MILL_KEY_ZBITPIX][0].value; /* < 0: reals, packed as int32 */
   for (int i = 1; i <= 2; i++)
     if ((zval[i].have || i == 1) && /* BYTEPIX may be missing */
         (strcmp(zname[i].text, name[i]) != 0 || zval[i].value < 1 || zval[i].value > 32))
@@ -116,14 +116,14 @@ static int find_streams(const mill_fits_place *at, const mill_fits_table *table,
   for (int i = 0; i < table->n_field; i++) {
     const mill_fits_field *field = &table->field[i];
     const char *p = field->form + strspn(field->form, " 0123456789");
-    n_tile += field->is_tile;
-    n_gzip += field->is_gzip;
+    n_tile += field->n_tile;
+    n_gzip += field->n_gzip;
     if ((*p == 'P' || *p == 'Q') && field->n_byte > 0) { /* descriptors of 32 or 64 bits */
-      const int is_rice = field->is_tile && im->is_rice;
+      const int is_rice = field->n_tile > 0 && im->is_rice;
       if (is_rice && p[1] != 'B')
         return ERROR_HDU(at, "TFORM%d = '%s' for RICE streams; " BAD, i + 1, field->form);
       has_rice |= is_rice;
-      const int is_gzip = !is_rice && (field->is_tile || field->is_gzip);
+      const int is_gzip = !is_rice && field->n_tile + field->n_gzip > 0;
       stream[*n].kind = is_rice ? STREAM_RICE : is_gzip ? STREAM_GZIP : STREAM_OTHER;
       stream[*n].offset = offset;
       stream[*n].is_wide = *p == 'Q';
@@ -177,8 +177,8 @@ static int good_rice(const unsigned char *bytes, int64_t n_bytes, int64_t n_pix,
   return 1;
 }
 
-/* Is a gzip stream complete, with at most `most` unpacked bytes?  If not, CFITSIO 4.2 allocates
- * memory without end.  CFITSIO reports all other errors itself. */
+/* Does unpacking a gzip stream end within its bytes, and within `most` unpacked bytes?  If not,
+ * CFITSIO 4.2 allocates memory without end.  Damage ends it too; CFITSIO reports that itself. */
 static int good_gzip(unsigned char *bytes, int64_t n_bytes, int64_t most)
 {
   unsigned char out[1 << 14];

@@ -22,8 +22,8 @@ typedef struct mill_fits_place {
 typedef struct mill_fits_field {
   int have_form;
   char form[MILL_FITS_MAX_VALUE];
-  int64_t n_byte;       /**< bytes per row */
-  int is_tile, is_gzip; /**< how many TTYPE cards say COMPRESSED_DATA, GZIP_... */
+  int64_t n_byte;     /**< bytes per row */
+  int n_tile, n_gzip; /**< how many TTYPE cards say COMPRESSED_DATA, GZIP_... */
 } mill_fits_field;
 
 /** Keywords of a table on which CFITSIO relies; each may occur at most once. */

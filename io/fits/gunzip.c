@@ -129,7 +129,7 @@ static int open_unnamed(unpacker *u)
   if (u->out >= 0)
     unlink(name);
   else if (errno == ENOSPC || errno == EDQUOT)
-    u->no_room = errno;
+    u->no_room = errno; /* the bytes are then counted, not written */
   else
     return MILL_ERROR(MILL_ERR_OUTPUT,
                       "scratch folder %s cannot be written (%s), so %s cannot be unpacked; set "
@@ -244,7 +244,7 @@ int mill_gunzip(const char *path, int in, int64_t limit, const char *scratch, mi
   lock_shared(out->lock, end_s); /* an exclusive lock becomes shared */
   out->fd = u.out;
   u.out = -1; /* out owns the file now */
-  n_held++;
+  n_held++;   /* a thread that holds a file does not wait for room */
 done:
   give_room_back(&u);
   if (err != MILL_OK && out->lock >= 0) {

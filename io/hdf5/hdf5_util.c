@@ -119,7 +119,7 @@ int mill_h5_open_image(const void *image, size_t n_byte, const char *path, int c
   *file = (mill_h5_file){.id = H5I_INVALID_HID, .code = code, .path = path};
   be_quiet();
   MILL_AT_END(mill_h5_id_close) const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-  if (access < 0 || H5Pset_fapl_core(access, (size_t)1 << 20, 0) < 0 ||
+  if (access < 0 || H5Pset_fapl_core(access, (size_t)1 << 20, 0) < 0 || /* 0: not on disk */
       (image && H5Pset_file_image(access, (void *)(uintptr_t)image, n_byte) < 0))
     return MILL_ERROR(MILL_ERR_INTERNAL, "HDF5 made no file in memory: %s", mill_h5_reason());
   /* no file can have the name /dev/null/image; without an image, begin an empty file in memory */
@@ -136,7 +136,7 @@ int mill_h5_open(const char *path, int code, mill_h5_file *file)
   MILL_AT_END(mill_descriptor_close) int fd = -1;
   *file = (mill_h5_file){.id = H5I_INVALID_HID, .code = code, .path = path};
   be_quiet();
-  MILL_CHECK(mill_regular_open(path, "an HDF5 file", code, &fd));
+  MILL_CHECK(mill_regular_open(path, "an HDF5 file", code, &fd)); /* refuses pipes, folders */
   struct stat status;
   if (fstat(fd, &status) != 0)
     return MILL_ERROR(code, "%s: cannot be examined: %s", path, strerror(errno));

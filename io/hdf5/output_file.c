@@ -256,8 +256,8 @@ int mill_output_attr_int64(hid_t loc, const char *path, const char *object, cons
   return mill_h5_write_attr(MILL_OUTPUT(loc, path), object, name, i64, i64, n_value, value);
 }
 
-/* Create a dataset.  is_column: HDF5 writes no zeros, since the caller writes all values.
- * fill: see mill_output_column. */
+/* Create a dataset.  is_column: HDF5 writes no zeros, since the caller writes all values; `fill`,
+ * if given, only tells readers the missing value. */
 static int create_dataset(hid_t loc, const char *path, const char *name, hid_t type, int n_dim,
                           const hsize_t *dim, int is_column, const void *fill, const char *unit,
                           const char *description)
@@ -300,8 +300,8 @@ int mill_output_column(hid_t loc, const char *path, const char *name, hid_t type
 int mill_output_place(hid_t dataset, const char *path, const char *name, hid_t type, haddr_t *place)
 {
   const hid_t space = H5Dget_space(dataset), stored = H5Dget_type(dataset);
-  const int is_empty = H5Sget_simple_extent_npoints(space) == 0;
-  const int is_ours = type < 0 || H5Tequal(stored, type) > 0; /* negative type: any */
+  const int is_empty = H5Sget_simple_extent_npoints(space) == 0; /* then HDF5 gives no place */
+  const int is_ours = type < 0 || H5Tequal(stored, type) > 0;    /* negative type: any */
   MILL_H5_CLOSE(space, stored);
   *place = H5Dget_offset(dataset);
   if (!is_ours || (*place == HADDR_UNDEF && !is_empty))

@@ -137,7 +137,7 @@ int mill_library_add_sky(const char *path, mill_library *lib, char hash[65])
   MILL_AT_END(mill_h5_close) mill_h5_file file = {.id = H5I_INVALID_HID};
   mill_sha256 sha;
   if (!path[0])
-    return MILL_OK;
+    return MILL_OK; /* no sky components: hash stays as it is */
   mill_sha256_init(&sha);
   MILL_TRY(mill_h5_open(path, MILL_ERR_CONFIG, &file));
   MILL_TRY(mill_h5_scan(&file));

@@ -85,7 +85,7 @@ static int shape(const walk *w, const char *name, int n_dim, const size_t *least
     return MILL_OK;
   path_of(w, name, at);
   MILL_CHECK(mill_h5_shape(w->file, at, n_dim, dim));
-  for (int i = 0, a = 0, b = 0; i < n_dim; i++) {
+  for (int i = 0, a = 0, b = 0; i < n_dim; i++) { /* a, b: lengths of found, wanted */
     good &= dim[i] >= least[i] && dim[i] <= most[i];
     a += snprintf(found + a, sizeof found - (size_t)a, "[%zu]", dim[i]);
     if (least[i] == most[i])

@@ -45,8 +45,8 @@ int mill_particle_read_field(const char *path, mill_particle_setup *s)
   memset(f, 0, sizeof *f);
   MILL_CHECK(mill_h5_open(path, MILL_ERR_CONFIG, &file));
   MILL_CHECK(mill_h5_scan(&file));
-  const int has_time = mill_h5_exists(&file, "TIME"), n_dim = s->n_dim + has_time;
-  size_t *u_dim = dim + 1 - has_time; /* shape [n_dim] of U: without TIME it has no dim[0] */
+  const int has_time = mill_h5_exists(&file, "TIME"), n_dim = s->n_dim + (has_time ? 1 : 0);
+  size_t *u_dim = has_time ? dim : dim + 1; /* shape [n_dim] of U: without TIME it has no dim[0] */
   MILL_CHECK(mill_h5_shape(&file, "U", n_dim, u_dim));
   f->n_dim = s->n_dim;
   f->n_time = (int)dim[0];
@@ -146,7 +146,7 @@ static hid_t type_of(int i, int in_file)
   return in_file ? H5T_IEEE_F64LE : H5T_NATIVE_DOUBLE;
 }
 
-/* Set the shapes of the datasets. */
+/* Set the shapes of the datasets; rank 0: the file will lack the dataset. */
 static void lay_out(const mill_particle_config *c, mill_particle_file *f)
 {
   const mill_particle_setup *s = &c->setup;
@@ -188,7 +188,7 @@ static int write_frame(hid_t file, const char *path, const char *identity,
   MILL_CHECK(write_numbers(file, path, "TIME", (hsize_t)s->n_record, x, "of DENSITY"));
   for (int a = 0; a < s->n_dim; a++) {
     for (int i = 0; i < s->n_grid[a]; i++)
-      x[i] = s->grid_low[a] +
+      x[i] = s->grid_low[a] + /* a single point is at grid_low */
              (s->n_grid[a] > 1 ? i * (s->grid_high[a] - s->grid_low[a]) / (s->n_grid[a] - 1) : 0);
     MILL_CHECK(write_numbers(file, path, axis[a], (hsize_t)s->n_grid[a], x, "points of DENSITY"));
   }
@@ -233,7 +233,7 @@ static int reopen(mill_particle_file *f, const char *identity, int64_t n_problem
   if (mill_output_open_existing(f->path, &f->file) != MILL_OK)
     return MILL_ERROR(MILL_ERR_OUTPUT, "%s; give another --output, or --overwrite",
                       mill_error_message());
-  mill_h5_id_close(&f->file); /* it was read-only */
+  mill_h5_id_close(&f->file); /* opened read-only, as a check */
   MILL_CHECK(mill_output_open(f->path, H5F_ACC_RDWR, &f->file));
   MILL_CHECK(mill_output_read_text(f->file, f->path, "IDENTITY", &made));
   if (strcmp(made, identity) != 0)
@@ -254,7 +254,7 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
   MILL_TRY(MILL_ALLOC(1, &f));
   f->file = H5I_INVALID_HID;
   f->fd = -1;
-  MILL_TRY(mill_resolve_links(path, f->path, sizeof f->path - 64));
+  MILL_TRY(mill_resolve_links(path, f->path, sizeof f->path - 64)); /* 64: for endings */
   lay_out(c, f);
   MILL_TRY(mill_lock_take(f->path, &f->lock));
   mill_lock_remove_leftovers(&f->lock, f->path);
@@ -266,7 +266,7 @@ int mill_particle_file_open(const char *path, int overwrite, const char *identit
   const int is_unfinished =
       is_there && err == MILL_OK && memchr(status, MILL_PARTICLES_WAIT, (size_t)c->n_problem);
   if (!is_there || (overwrite && !is_unfinished)) {
-    err = mill_output_end(path, &f->file, MILL_OK); /* forgets a failure to reopen */
+    err = mill_output_end(path, &f->file, MILL_OK); /* close; forget if reopen failed */
     MILL_STEP(make(f, identity, c));
     MILL_STEP(reopen(f, identity, c->n_problem, status));
   }

@@ -416,7 +416,7 @@ mill_column *mill_columns_add(mill_columns *columns, const char *name, int type,
   if (strcmp(name, "TARGETID") == 0)
     columns->i_target = i;
   else if (strcmp(name, "CRC") == 0 || strcmp(name, "CATALOG_CRC") == 0)
-    columns->i_crc = i;
+    columns->i_crc = i; /* no table has both */
   else if (strcmp(name, "STATUS") == 0)
     columns->i_status = i;
   return c;
@@ -462,11 +462,11 @@ static int check_name(const mill_columns *columns, const char *where)
 
 int mill_columns_fits(const mill_library *lib, const char *where, int with, mill_columns *columns)
 {
-  const int n_par = lib->n_label + 2, n_draw = with / MILL_WITH_DRAWS(1); /* above the flags */
+  const int n_par = lib->n_label + 2, n_draw = with / MILL_WITH_DRAWS(1); /* upper bits */
   const made_for m = {.n_label = lib->n_label,
                       .n_arm = lib->n_arm,
                       .with = with,
-                      .length = {[-COVAR_LENGTH] = n_par * (n_par + 1) / 2, /* COVAR_LENGTH < 0 */
+                      .length = {[-COVAR_LENGTH] = n_par * (n_par + 1) / 2, /* codes are negative */
                                  [-PAR_LENGTH] = n_par,
                                  [-DRAWS_LENGTH] = n_draw * n_par,
                                  [-GRID_LENGTH] = MILL_N_DENSITY * n_par,

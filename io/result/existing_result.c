@@ -54,8 +54,9 @@ static int check_identity(hid_t file, const char *path, const mill_run_info *inf
   return MILL_OK;
 }
 
-/* Does path hold a result of this run?  *found: enum mill_found; summary: counts if finished.  Fail
- * if path holds another file.  retry_failed: allow changes of inputs that have no fitted row. */
+/* Is there a result of this run at path?  Set *found (enum mill_found), and count the rows of a
+ * finished result in summary.  Fail if path holds anything else.  With retry_failed, an input may
+ * have changed if none of its rows is fitted. */
 static int inspect(const char *path, const mill_run_info *info, int retry_failed,
                    const mill_columns *columns, int *found, mill_result_summary *summary)
 {
@@ -88,8 +89,8 @@ static int inspect(const char *path, const mill_run_info *info, int retry_failed
   if (damaged.n_catalog > 0)
     return REFUSED("%s: %s; a fit cannot repair /catalog", path,
                    mill_damaged_rows_text(&damaged, text));
-  *found =
-      finished && n_repaired == 0 && damaged.n == 0 ? MILL_FOUND_FINISHED : MILL_FOUND_UNFINISHED;
+  const int is_complete = finished && n_repaired == 0 && damaged.n == 0; /* else fit some rows */
+  *found = is_complete ? MILL_FOUND_FINISHED : MILL_FOUND_UNFINISHED;
   return MILL_OK;
 }
 
@@ -231,6 +232,8 @@ static int choose(mill_result_file *file, const char *path, const mill_run_info 
   return MILL_OK;
 }
 
+/* On rank 0: choose the file to write, and hold its lock unless its result is finished.  If
+ * file->target is not empty, file->path is PATH.new, which will replace target. */
 int mill_result_claim(mill_result_file *file, const char *path, const mill_run_info *info,
                       int overwrite, int retry_failed, int *found)
 {
@@ -241,8 +244,8 @@ int mill_result_claim(mill_result_file *file, const char *path, const mill_run_i
     MILL_CHECK(choose(file, path, info, overwrite, retry_failed, found));
   }
   if (*found == MILL_FOUND_FINISHED) {
-    mill_lock_release(&file->lock);
-    mill_lock_tidy(path); /* remove what a killed job left behind */
+    mill_lock_release(&file->lock); /* held unless the result was finished at first */
+    mill_lock_tidy(path);           /* remove what a killed job left behind */
     if (info->models && access(info->models, F_OK) == 0 &&
         mill_models_check(info->models, file->path) != MILL_OK)
       return REFUSED("%s; give another --models, or --overwrite to start over",
@@ -255,7 +258,7 @@ int mill_result_claim(mill_result_file *file, const char *path, const mill_run_i
     if (info->models)
       mill_models_remove_of(info->models, file->path);
   }
-  if (overwrite && *found == MILL_FOUND_NOTHING && !file->target[0])
+  if (overwrite && *found == MILL_FOUND_NOTHING && !file->target[0]) /* no old files either */
     mill_log_info(
         "%s: there is nothing to overwrite; to continue this run after a stop, omit --overwrite",
         path);

@@ -163,28 +163,28 @@ static int fill(mill_models_file *models, const char *path, const mill_models_in
 {
   int err = MILL_OK;
   int64_t row_end, exposure_end;
-  const int64_t row = mill_mpi_share(mpi, info->n_row, &row_end);
-  const int64_t exposure = mill_mpi_share(mpi, info->n_exposure, &exposure_end);
+  const int64_t row_start = mill_mpi_share(mpi, info->n_row, &row_end);
+  const int64_t exposure_start = mill_mpi_share(mpi, info->n_exposure, &exposure_end);
   mill_table *table = NULL, *catalog = NULL;
   mill_columns columns;
   MILL_TRY(open_arms(models, path, info));
   for (int a = 0; a < MILL_MAX_ARM; a++)
     if (models->arm[a])
       MILL_TRY(mill_table_fill(
-          mill_table_range(models->arm[a], exposure, exposure_end - exposure, NULL)));
+          mill_table_range(models->arm[a], exposure_start, exposure_end - exposure_start, NULL)));
   mill_columns_of(MILL_TABLE_MODELS, NULL, &columns);
   MILL_TRY(mill_table_open(models->file, models->fd, path, "models", info->n_exposure, "", &columns,
                            &table));
   MILL_TRY(mill_table_open(info->result, -1, info->result_path, "catalog", info->n_row,
                            CATALOG_NAMES, NULL, &catalog));
-  for (int64_t at = row; at < row_end; at += BLOCK_ROWS)
+  for (int64_t at = row_start; at < row_end; at += BLOCK_ROWS)
     MILL_TRY(write_block(info, catalog, table, at,
                          row_end - at < BLOCK_ROWS ? row_end - at : BLOCK_ROWS));
   MILL_TRY(mill_output_sync(path, models->fd));
 done:
   mill_table_close(table);
   mill_table_close(catalog);
-  return close_arms(models, err);
+  return close_arms(models, err); /* mill_models_open opens the renamed file again */
 }
 
 /* Fail unless arm a of the file has this run's shape (mill_table_open checks it) and wavelengths:
@@ -195,10 +195,10 @@ static int check_arm(hid_t file, const char *path, const mill_models_info *info,
   mill_columns columns;
   MILL_AT_END(mill_table_close_at) mill_table *flux = NULL, *waves = NULL;
   MILL_OWNED double *wave = NULL;
-  describe_arm(info, a, 0, group, &columns);
+  describe_arm(info, a, 0, group, &columns); /* 0: the flux only */
   MILL_CHECK(mill_table_open(file, -1, path, group, info->n_exposure, "", &columns, &flux));
   if (!info->wave_aa[a]) {
-    describe_arm(info, a, 1, group, &columns);
+    describe_arm(info, a, 1, group, &columns); /* 1: with wavelengths of each row */
     if (mill_table_open(file, -1, path, group, info->n_exposure, "", &columns, &waves) != MILL_OK)
       return MILL_ERROR(MILL_ERR_OUTPUT,
                         "%s has one set of wavelengths for all rows in arm %s, but this run has "

@@ -118,7 +118,7 @@ static int fill(mill_result_file *file, const char *path, const mill_run_info *i
                                      file->n_exposure));
   MILL_TRY(mill_output_sync(path, file->fd));
 done:
-  close_tables(file);
+  close_tables(file); /* open_file opens the file again under its final name */
   close_descriptor(file);
   return mill_output_end(path, &file->file, err);
 }
@@ -317,7 +317,7 @@ int mill_result_open(const char *path, int overwrite, int retry_failed, const mi
   MILL_TRY(mill_resolve_links_for_all(&outer, path, end, sizeof end));
   err = prepare(end, info, &outer, &file);
   MILL_STEP(MILL_ALLOC(info->n_file, &first_exposure));
-  MILL_TRY(mill_mpi_agree(&outer, err));
+  MILL_TRY(mill_mpi_agree(&outer, err)); /* after a failure, file->mpi may not exist */
   MILL_TRY(mill_owners_find(&file->mpi, MILL_OWN_ROWS, &file->owners));
   MILL_TRY(number_exposures(info, &file->mpi, first_exposure, &file->n_exposure));
   watch = mill_watch_begin(MILL_WATCH_START, 2 * ROW_S * (double)info->n_row,
@@ -365,7 +365,7 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
     n_byte += (wave_aa[a] ? 4.0 : 12.0) * n_pix[a] * (double)file->n_exposure;
   }
   watch = mill_watch_begin(MILL_WATCH_START, BYTE_S * n_byte, "%s: opening the models", path);
-  if (file->target[0]) { /* files get their names at the end */
+  if (file->target[0]) { /* write MODELS.new, which is renamed at the end */
     MILL_TRY(mill_resolve_links_for_all(&file->mpi, path, file->models_target,
                                         sizeof file->models_target - MILL_PATH_SPARE));
     snprintf(renewed, sizeof renewed, "%.*s" MILL_NEW_END, (int)sizeof renewed - MILL_PATH_SPARE,
@@ -435,7 +435,7 @@ static int finish(mill_result_file *file, mill_result_summary *summary)
       code = mill_stored_rows_count(file->file, file->path, file->n_row, at, n, summary);
   }
   MILL_CHECK(mill_mpi_agree(&file->mpi, code));
-  /* sum all counts over the ranks; the last integer summed is old, which is still 0 */
+  /* sum the integers before wall_s over the ranks: counts, and `old`, which is still 0 */
   static_assert(offsetof(mill_result_summary, n_status) == 0, "counts come first");
   MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, summary,
                                offsetof(mill_result_summary, wall_s) / sizeof(int64_t), MPI_INT64_T,

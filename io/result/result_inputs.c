@@ -65,7 +65,7 @@ static int write_columns(hid_t file, const char *path, const mill_run_info *info
 
 int mill_result_inputs_create(hid_t file, const char *path, const mill_run_info *info)
 {
-  int length[MILL_N_FILE_TEXT] = {1, 1, 1, 1, 1}; /* longest text of each column */
+  int length[MILL_N_FILE_TEXT] = {1, 1, 1, 1, 1}; /* longest text of each column, at least 1 */
   mill_columns columns;
   mill_columns_of(MILL_TABLE_FILES, length, &columns); /* for text_of; the lengths follow */
   for (int k = 0; k < MILL_N_FILE_TEXT; k++)
@@ -262,7 +262,7 @@ int mill_result_inputs_check(const mill_recorded_inputs *was, const char *path,
     return MILL_ERROR(MILL_ERR_OUTPUT,
                       "%s exists and was made from other inputs (%d files, now %d)", path,
                       was->n_file, info->n_file);
-  for (int i = 0; i < was->n_file; i++)
+  for (int i = 0; i < was->n_file; i++) /* NULL, NULL: the input itself, not its redrock file */
     MILL_CHECK(check_path(path, was->folder, NULL, NULL, was->file[i].path, info->file[i].path));
   for (int i = 0; i < was->n_file; i++)
     MILL_CHECK(check_path(path, was->folder, info->file[i].path, ": its redrock file was ",
