@@ -218,7 +218,7 @@ const char *mill_option_text(const mill_option *row, const void *base, char out[
     double y;
     memcpy(&x, at, sizeof x);
     memcpy(&y, at2, sizeof y);
-    if (y > x && isfinite(y))
+    if (y > x && isfinite(y)) /* else unset */
       snprintf(out, 128, "%s,%s", mill_text_of_real(x, a), mill_text_of_real(y, b));
     break;
   }

@@ -354,7 +354,7 @@ static int take_document(yaml_document_t *document, void *base, int *line)
   MILL_CHECK(read_mapping(&in, root, 0, &c->common));
   MILL_CHECK(read_problems(&in, value_of(&in, root, "problems")));
   MILL_CHECK(check_needs(&in, root));
-  *line = 0;
+  *line = 0; /* faults found from now on have no line */
   MILL_CHECK(take_records(c));
   return mill_particle_check_setup(&c->setup);
 }

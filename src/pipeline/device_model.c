@@ -137,12 +137,12 @@ static int take_panels(mill_device_memory *memory, int n_thread, int n_in, int n
   for (int i = 0; i < n_out; i++)
     for (int k = 0; k <= n_in; k++) { /* k = n_in: the bias */
       const float x = k < n_in ? w[(size_t)i * (size_t)n_in + (size_t)k] : (bias ? bias[i] : 0.0F);
-      const double less = (double)x - (mean ? mean[k] : 0.0);
+      const double rest = (double)x - (mean ? mean[k] : 0.0);
       const size_t at = k < n_in ? mill_weight_at(n_in, panel, k, i) : n_weight + (size_t)i;
       if (wide)
-        ((double *)host)[at] = less;
+        ((double *)host)[at] = rest;
       else
-        ((float *)host)[at] = (float)less;
+        ((float *)host)[at] = (float)rest;
     }
   MILL_CHECK(
       mill_device_memory_take(memory, (n_weight + (size_t)pad) * real, host, &layer->weight));
@@ -281,7 +281,7 @@ static int load_model(const mill_library *lib, const mill_fit_settings *settings
   memcpy(m->hull, lib->hull, sizeof m->hull);
   for (int h = 0; h < lib->n_hull; h++) {
     const mill_hull *hull = &lib->hull[h];
-    for (int i = 0; i < hull->n_label; i++)
+    for (int i = 0; i < hull->n_label; i++) /* an element's hull has one or two labels */
       m->hull[h].of_element |= hull->n_label <= 2 && m->label[hull->label[i]].is_element;
     const size_t n = (size_t)hull->n_facet * (size_t)(hull->n_label + 1);
     MILL_CHECK(

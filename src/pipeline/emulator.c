@@ -37,7 +37,7 @@ static void emulator_front(const mill_library *lib, const mill_emulator *e, cons
     memcpy(x, mapped, (size_t)lib->n_label * sizeof *x);
 }
 
-/* Evaluate the network layer by layer.  A mill_lanes has a number for each of MILL_LANE spectra. */
+/* Evaluate the network by layers.  A mill_lanes has numbers of MILL_LANE spectra, 4 to a vector. */
 int mill_emulator_lanes(const mill_library *lib, int i_arm, int n, const double *label,
                         int n_thread, mill_lanes *flux)
 {

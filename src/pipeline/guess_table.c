@@ -116,11 +116,11 @@ int mill_guess_table_create(const mill_library *lib, const mill_fit_settings *se
   table->n_fourier = (int)mill_guess_fourier_length(2.0 * table->half + 1.0);
   MILL_TRY(MILL_ALLOC(table->n_fourier, &table->root));
   mill_fourier_roots(table->n_fourier, table->root);
-  const size_t n_group = (size_t)(lib->n_guess + MILL_LANE - 1) / MILL_LANE;
+  const size_t n_lanes = (size_t)(lib->n_guess + MILL_LANE - 1) / MILL_LANE;
   int longest = 0;
   for (int a = 0; a < lib->n_arm; a++)
     longest = lib->arm[a].n_pix > longest ? lib->arm[a].n_pix : longest;
-  MILL_TRY(MILL_ALLOC(n_group * (size_t)longest, &flux));
+  MILL_TRY(MILL_ALLOC(n_lanes * (size_t)longest, &flux));
   MILL_TRY(MILL_ALLOC(longest, &bin));
   for (int a = 0; a < lib->n_arm; a++) {
     const mill_arm *arm = &lib->arm[a];
@@ -254,7 +254,7 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
         MILL_ERR_RANGE,
         "arm %s has too few wavelengths (%d bins) for %d continuum functions; lower npoly",
         lib->arm[range->arm].name, n, nk);
-  const size_t n_group_number = mill_guess_table_numbers(table, range) / (size_t)table->n_group;
+  const size_t group_size = mill_guess_table_numbers(table, range) / (size_t)table->n_group;
 #pragma omp parallel for schedule(static) num_threads(n_thread)
   for (int g = 0; g < table->n_group; g++) {
     mill_lanes_fill fill = task;
@@ -268,7 +268,7 @@ int mill_guess_table_fill(const mill_guess_table *table, const mill_library *lib
                                             .root = table->root,
                                             .from = fill.templ,
                                             .work = fill.templ + n_normal,
-                                            .to = templ + (size_t)g * n_group_number};
+                                            .to = templ + (size_t)g * group_size};
     mill_lanes_transform_group(&transform);
   }
   return MILL_OK;

@@ -60,7 +60,7 @@ done:
 int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result *prepared)
 {
   int err = MILL_OK;
-  const int first = 0;
+  const int i_slot = 0; /* the held star takes the first slot */
   const mill_backend *be = p->backend;
   mill_held *h = &p->held;
   mill_slot *host = &p->slots.host;
@@ -70,17 +70,17 @@ int mill_pipeline_hold(mill_pipeline *p, const mill_star *star, mill_fit_result 
   MILL_TRY(make_views(p, star->n_segment));
   mill_pipeline_fit_pixels(p, star);
   h->star = *star;
-  MILL_TRY(mill_slots_load(&p->slots, first, &h->star));
+  MILL_TRY(mill_slots_load(&p->slots, i_slot, &h->star));
   h->is_there = 1;
   MILL_TRY(mill_pipeline_bind(p, &p->all, p->slots.bound, p->slots.n_slot));
-  MILL_TRY(be->start(device, &first, 1));
+  MILL_TRY(be->start(device, &i_slot, 1));
   MILL_TRY(be->wait(device));
-  MILL_TRY(be->download(device, host, p->slots.bound[first], MILL_SLOT_COPY_BYTES));
+  MILL_TRY(be->download(device, host, p->slots.bound[i_slot], MILL_SLOT_COPY_BYTES));
   h->d_segment = host->segment;
   MILL_TRY(
       be->download(device, h->segment, h->d_segment, (size_t)host->n_segment * sizeof *h->segment));
   *prepared = host->result;
-  h->is_ready = host->request != MILL_REQ_NONE;
+  h->is_ready = host->request != MILL_REQ_NONE; /* else the star cannot be evaluated */
   h->n_copied = 0;
   host->is_held = 1;
   host->n_epoch = 0; /* one velocity for all exposures */
@@ -100,9 +100,9 @@ void mill_pipeline_drop(mill_pipeline *p)
   p->held.is_there = p->held.is_ready = 0;
 }
 
-/** Return how many of n points, from the first on, one view can evaluate together.  On a GPU return
- *  1: several velocities together would change the last bits.  A point beyond the velocity limits
- *  is evaluated alone, since fits never ask for such a velocity along with others. */
+/** Return how many of n points, from the first on, one view can evaluate together: points that
+ *  differ in velocity only, element 0.  On a GPU return 1: several velocities together would change
+ *  the last bits.  A point beyond the velocity limits is evaluated alone, as in fits. */
 static int n_alike(const mill_pipeline *p, int request, int n, const double *theta)
 {
   const size_t n_par = (size_t)p->member[0].model.n_par;

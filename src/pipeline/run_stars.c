@@ -47,8 +47,8 @@ static int give_up(mill_pipeline *p, mill_star *star)
   return p->stream.sink(p->stream.sink_context, star);
 }
 
-/** Memory is full: the star waits.  The crew may from now on use half as many slots as it has
- *  filled, but one if it has filled one.  If no crew holds a star, give the waiting star up. */
+/** Memory is full: the star waits.  From now on the crew uses half as many slots as it has filled,
+ *  at least one if it has filled any.  If no crew holds a star, give the waiting star up. */
 static int fewer_slots(mill_pipeline *p, mill_crew *c, mill_star *star)
 {
   const int n_busy = count_busy(p, c), n_all = count_busy(p, &p->all);
@@ -95,7 +95,7 @@ static int next_star(mill_pipeline *p, mill_star **star)
   mill_pipeline_begin_star(p);
   const int got = from->source(from->source_context, star);
   if (got < 0)
-    return -got;
+    return -got; /* an error code */
   from->more = got;
   if (got)
     mill_pipeline_fit_pixels(p, *star);
@@ -135,7 +135,7 @@ static int load_next(mill_pipeline *p, mill_crew *c, int i, int *got)
   *got = err == MILL_OK;
   if (err == MILL_ERR_MEMORY)
     return fewer_slots(p, c, star);
-  p->stream.n_too_large = 0;
+  p->stream.n_too_large = 0; /* this star ends a series of stars too large for memory */
   if (*got && p->contest)
     mill_contest_begin(&p->contest[i]);
   return err;
@@ -190,7 +190,7 @@ static int launch_library(mill_pipeline *p, mill_crew *c, int k, int n_least, in
   seat->is_under_way = 1;
   if (!be->overlaps)
     return be->advance(seat->device, c->list, n, n, ROUNDS_PER_CALL);
-  /* end the series early only to fill free slots: not if no star is left to load */
+  /* return when `share` stars are finished, to fill their slots, if stars are left to load */
   const int share = n / SLOT_SHARE > 1 ? n / SLOT_SHARE : 1;
   return be->advance(seat->device, c->list, n, has_more(p) ? share : n, ROUNDS_PER_LOOP);
 }
@@ -218,7 +218,7 @@ static int launch(mill_pipeline *p, mill_crew *c, int *n_active)
   return err;
 }
 
-/** Pass each star in c->done to the next library that fits it; finished stars stay in c->done. */
+/** Pass stars in c->done to their next library (several.h).  Stars without one stay in c->done. */
 static int take_turns(mill_pipeline *p, mill_crew *c)
 {
   int n = 0;
@@ -274,7 +274,8 @@ static int pass_on(mill_pipeline *p, int i_slot)
   return MILL_OK;
 }
 
-/** Hand the collected rows to the sink, and free their slots. */
+/** Hand collected stars to the sink, and free their slots.  With several libraries, first pass each
+ *  star to its next library, and hand over only stars without one. */
 static int deliver(mill_pipeline *p, mill_crew *c)
 {
   int err = MILL_OK;
@@ -318,7 +319,8 @@ static void free_slots(mill_pipeline *p, const mill_crew *c)
     mill_slots_free(&p->slots, i);
 }
 
-/** Collect finished rows.  *gives_up: 1 if the job stops and drops the stars under way. */
+/** Collect finished rows.  *gives_up: 1 if the job stops and samples, as it then drops the stars
+ *  under way; a fit finishes them. */
 static int collect(mill_pipeline *p, mill_crew *c, int *gives_up)
 {
   for (int k = 0; k < p->n_lib; k++) {
@@ -399,7 +401,7 @@ int mill_pipeline_run(mill_pipeline *p, mill_star_source source, void *source_co
 {
   int err = MILL_OK;
   mill_error_kept kept;
-  mill_pipeline_drop(p);
+  mill_pipeline_drop(p); /* a star held for mill_pipeline_ask */
   p->stream = (mill_stream){.source = source,
                             .sink = sink,
                             .source_context = source_context,

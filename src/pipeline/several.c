@@ -4,8 +4,7 @@
 #include "kernels/base/memory.h"
 #include "kernels/math/hull.h"
 
-/** If row A has the flag HULL and row B has not, B wins if they tie (MILL_TWO_MINIMA_GAP).  B also
- *  wins if their labels are near and B's excess (mill_fit_result) is below 1 + EDGE times A's. */
+/** A row may exceed the lower excess by this fraction and be better (is_better). */
 static const double EDGE = 0.25;
 /** guess_chisq is a chi-square less a constant, so it is below 0.  A library is a second choice if
  *  its guess_chisq is at most NEARLY times the lowest one. */
@@ -81,7 +80,9 @@ static void take_row(const mill_member *member, int k, mill_fit_result *row)
     }
 }
 
-/** Is row better than best?  If they tie with labels far apart, the better one gets TWO_MINIMA. */
+/** Is row better than best?  The one of lower excess is, unless only this one has the flag HULL.
+ *  Then the other is better if they tie, or if labels are near and its excess is less than EDGE
+ *  higher.  If they tie with labels far apart, the better one gets TWO_MINIMA. */
 static int is_better(const mill_library *lib, mill_fit_result *row, mill_fit_result *best)
 {
   int far = 0;
@@ -158,7 +159,8 @@ static int second_choice(mill_contest *c, int n_lib)
   return next_library(c, n_lib, -1);
 }
 
-/* After step 2, a best row with HULL begins step 3 (several.h).  A mere guess gives no row. */
+/* The steps are: 1. All libraries guess, which gives no row.  2. Libraries with the best guesses
+ * fit.  3. If the best row has HULL, libraries with nearly the best guess fit, too. */
 int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next, double *limit)
 {
   mill_star *star = slots->entry[i_slot].star;

@@ -89,8 +89,9 @@ static int clear_models(const mill_slots *s, void *memory, size_t n_byte)
   return s->want_models ? m->backend->zero(m->device, memory, n_byte) : MILL_OK;
 }
 
-/** Give a slot at least n_byte bytes.  Slots without memory share a new block, as large blocks use
- *  large pages.  On failure a slot keeps its memory. */
+/** Give a slot at least n_byte bytes.  A slot with too little memory gets new memory of its own.  A
+ *  slot without memory shares a new block with the next slots that have none, since large blocks
+ *  use large pages.  On failure a slot keeps its memory. */
 static int reserve_memory(mill_slots *s, mill_slot_entry *e, size_t n_byte)
 {
   int code = MILL_OK;
@@ -152,7 +153,8 @@ static double width_error(const mill_member *m, const mill_raw_segment *raw)
   return use_of(m, raw) == MILL_LSF_NO_USE ? 0.0 : raw->width_error;
 }
 
-/** Find the wavelength sets of a star for all libraries, and plan its line-spread functions. */
+/** Find a star's wavelength sets for all libraries, and plan its line-spread functions.  s->lsf has
+ *  room for each library and segment with sigmas; it is filled if the library uses the sigmas. */
 static int plan_star(mill_slots *s, mill_slot_entry *e, const mill_star *star)
 {
   char *lsf = s->lsf;
@@ -318,7 +320,7 @@ static void fill_slot(mill_slots *s, const mill_slot_entry *e, double limit)
   to->starts.is_several = star->start && star->is_several;
   to->starts.given_chisq = star->start_chisq;
   to->starts.given_f = star->start_f;
-  for (int j = 0; j < m->model.n_deriv; j++) {
+  for (int j = 0; j < m->model.n_deriv; j++) { /* from: index in the first library */
     const int from = j < MILL_PAR_LABEL0 ? j : MILL_PAR_LABEL0 + m->label[j - MILL_PAR_LABEL0];
     to->starts.given[j] = star->start ? star->start[from] : 0.0;
     to->prior_mean[j] = star->prior_mean[from];
@@ -383,7 +385,7 @@ static int load(mill_slots *s, int i_slot, mill_star *star)
   MILL_CHECK(place_star(s, i_slot, star));
   e->star = star;
   e->n_epoch = star->n_epoch;
-  /* several libraries: the first turn only guesses */
+  /* several libraries take turns: first all guess, from the last one on */
   MILL_CHECK(queue_star(s, i_slot, s->n_lib - 1, s->n_lib > 1 ? -INFINITY : INFINITY));
   add_pixels(s, e);
   MILL_CHECK(s->memory.backend->upload_all(s->memory.device, s->piece, s->n_piece));
@@ -498,7 +500,7 @@ void mill_slots_fetched(const mill_slots *s, int i_slot, int i_segment, mill_seg
   const mill_segment *segment =
       (const mill_segment *)(const void *)(s->fetched.copy + e->model_bytes) + i_segment;
   const int n_pix = segment->n_pix;
-  const double *wave_aa =
+  const double *wave_aa = /* of the first library; the others have the same wavelengths */
       mill_waveset_cache_view(s->member->waveset, e->plan[i_segment].waveset).wave_aa;
   *model = (mill_segment_model){
       .used = segment->used,

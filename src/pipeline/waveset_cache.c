@@ -459,7 +459,7 @@ int mill_waveset_cache_get(mill_waveset_cache *c, const mill_raw_segment *segmen
     known = find(c, hash, segment);
   }
   if (known != NONE) {
-    c->stats.n_held += c->entry[known].n_hold++ == 0;
+    c->stats.n_held += c->entry[known].n_hold++ == 0; /* sets in use */
     c->entry[known].turn = c->turn;
     c->entry[known].wave_number = segment->wave_number;
     *id = known;
@@ -490,7 +490,7 @@ int mill_waveset_cache_get(mill_waveset_cache *c, const mill_raw_segment *segmen
   c->stats.n_made++;
   c->stats.bytes += fresh.bytes;
   c->stats.make_s += mill_thread_cpu_s() - begin_s;
-  fresh = (entry){.i_guess = NONE};
+  fresh = (entry){.i_guess = NONE}; /* its memory is the cache's */
 done:
   free_memory(c, &fresh);
   return err;
@@ -510,6 +510,7 @@ static int make_solvers(mill_waveset_cache *c, entry *e, solvers *made)
   MILL_TRY(c->backend->alloc(c->device, bytes, &memory));
   MILL_TRY(c->backend->upload(c->device, memory, solve, bytes));
   plan->solve = memory;
+  /* of several solvers: each pixel's fractional solver index follows the solvers */
   plan->at = bytes > n_solve * sizeof *solve ? (const float *)(plan->solve + n_solve) : NULL;
   memory = NULL;
   e->bytes += bytes;

@@ -12,8 +12,8 @@ int mill_owners_find(const mill_mpi *mpi, int64_t n_block, mill_owners *owners)
   MILL_CHECK(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
   MILL_CHECK(mill_mpi_agree(
       mpi, mill_error_of(MILL_ALLOC(mpi->size, &is_first), MILL_ALLOC(mpi->size, &owners->rank))));
-  const int mine = node.rank == 0;
-  MILL_CHECK_MPI(MPI_Allgather(&mine, 1, MPI_INT, is_first, 1, MPI_INT, mpi->comm));
+  const int is_owner = node.rank == 0; /* the first rank of each node is */
+  MILL_CHECK_MPI(MPI_Allgather(&is_owner, 1, MPI_INT, is_first, 1, MPI_INT, mpi->comm));
   for (int rank = 0; rank < mpi->size; rank++) {
     if (!is_first[rank])
       continue;
@@ -35,7 +35,7 @@ static size_t size_of(const mill_parcel *parcel)
   return sizeof(int64_t) + parcel->size;
 }
 
-/* A counting sort by owner; next: place of an owner's next record. */
+/* Sort by counting.  A record is a key and its row; next [k]: place of owner k's next record. */
 int mill_parcel_pack(const mill_owners *owners, const mill_keyed *at, int64_t n, const char *row,
                      size_t size, mill_parcel *parcel, int64_t *n_message)
 {

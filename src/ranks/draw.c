@@ -113,7 +113,7 @@ int mill_draw_open(const mill_mpi *mpi, double patience_s, int n_at_once, mill_d
     n_first += draw->n_at_once[rank];
   }
   atomic_store(&draw->next, n_first);
-  const double us = 0.1 * patience_s * 1e6;
+  const double us = 0.1 * patience_s * 1e6; /* look ten times while a rank works */
   draw->answer_us = (long)fmax(ANSWER_LEAST_US, fmin(us, ANSWER_MOST_US));
   MILL_TRY(mill_mpi_dup(mpi->comm, &draw->mpi));
   if (mpi->rank == 0 && mpi->size > 1)

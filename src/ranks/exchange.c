@@ -139,7 +139,7 @@ int mill_node_gather(const mill_mpi *mpi, const void *mine, int64_t n_mine, size
   MILL_CHECK_MPI(MPI_Allgather(&n_mine, 1, MPI_INT64_T, start + 1, 1, MPI_INT64_T, mpi->comm));
   for (int r = 0; r < mpi->size; r++)
     start[r + 1] += start[r];
-  all->n_byte = (size_t)(start[mpi->size] > 0 ? start[mpi->size] : 1) * size;
+  all->n_byte = (size_t)(start[mpi->size] > 0 ? start[mpi->size] : 1) * size; /* mmap refuses 0 */
   MILL_CHECK(mill_mpi_split(mpi, MILL_MPI_NODE, &node));
   MILL_CHECK(mill_mpi_agree(mpi, share_memory(&node, all)));
   /* the ranks that lead no node get a communicator too, which is not used */

@@ -145,8 +145,7 @@ static int check_launcher(const mill_mpi *mpi)
 int mill_mpi_start(mill_mpi *mpi)
 {
   int provided = MPI_THREAD_SINGLE;
-  /* reported below, once MPI knows the rank */
-  const int watch_err = mill_watchdog_start(log_abort);
+  const int watch_err = mill_watchdog_start(log_abort); /* reported once MPI knows the rank */
   MILL_WATCHED(MILL_WATCH_START, 0, "MPI_Init_thread");
   *mpi = nobody;
   /* without memory MPI, OpenMP and HDF5 fail without a message */

@@ -177,7 +177,7 @@ static int add_file(mill_schedule *s, making *d, int64_t at, double file_left)
       file_left = 0;
     d->is_open = d->taken < d->target - 0.5; /* 0.5: half of a row with one exposure */
   }
-  d->left -= file->open_cost;
+  d->left -= file->open_cost; /* once, although each of its chunks opens the file */
   return MILL_OK;
 }
 
@@ -202,13 +202,13 @@ static int make_chunks(mill_schedule *s, const mill_schedule_plan *plan)
 int mill_schedule_make(const mill_schedule_plan *plan, mill_schedule **out)
 {
   MILL_AT_END(mill_schedule_free_at) mill_schedule *s = NULL;
-  double cost = 0; /* of all wanted rows */
+  double cost = 0; /* of all wanted rows; a row with one exposure costs 1 */
   *out = NULL;
   MILL_CHECK(MILL_ALLOC(1, &s));
   MILL_CHECK(copy_plan(plan, s));
   for (int i = 0; i < s->n_file; i++)
     cost += (double)count_wanted(s, &s->file[i]) * s->file[i].row_cost;
-  s->sum.least_cost =
+  s->sum.least_cost = /* of a chunk */
       fmax(LEAST_ROWS, fmin(LEAST_S * plan->rate, LEAST_SHARE * cost / (double)plan->n_rank));
   MILL_CHECK(order_files(s));
   MILL_CHECK(make_chunks(s, plan));

@@ -238,7 +238,7 @@ int mill_backend_settle(const mill_mpi *mpi, enum mill_crossover_kind kind, cons
     wish = is_worth_it(mpi, kind, size, n_thread) ? WISH_GPU : WISH_CPU;
   MILL_CHECK_MPI(MPI_Bcast(&wish, 1, MPI_INT, 0, mpi->comm));
   *choice = choice_of[wish];
-  if (!has_gpu) /* a plan */
+  if (!has_gpu) /* the caller only plans: do not try the choice */
     return MILL_OK;
   *choice = choice_of[WISH_CPU]; /* unless the GPUs can be used */
   *has_gpu = 0;

@@ -95,8 +95,8 @@ void mill_stop_watch_text(const mill_stop_watch *watch, char *out, size_t size)
   }
 }
 
-/* Look once for reasons to stop; returns 0 when the thread may end.  The call to the file system
- * may hang, so it comes before the mutex is locked. */
+/* Look once for reasons to stop, and tell the other ranks: rank 0 at once, others OTHERS_WAIT_S
+ * later.  Returns 0 when the thread may end.  is_there may hang, so it comes before the lock. */
 static int look(mill_stop_watch *watch, double *next_file_s, double *first_s)
 {
   int found = 0;

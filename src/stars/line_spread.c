@@ -58,7 +58,7 @@ static int is_fitted(const mill_fit_settings *set, const mill_raw_segment *s, in
          (!s->mask || mill_mask_clear(s->mask[i], set->mask_ignore));
 }
 
-/* lsf_aa^2 = line-spread function's sigma^2 - templates' sigma^2 - blur^2. */
+/* lsf_aa^2 = line-spread function's sigma^2 - templates' sigma^2 - blur^2; NaN: unusable pixel. */
 void mill_lsf_plan_sigma(const mill_library *lib, const mill_fit_settings *set,
                          const mill_raw_segment *raw, double blur_ln, float *lsf_aa, int *n_diag,
                          int *info)
@@ -143,7 +143,7 @@ double mill_lsf_width(const mill_fit_settings *set, const mill_raw_segment *s)
   if (n <= I_TENTH)
     return (double)NAN;
   qsort(width, (size_t)n, sizeof *width, mill_by_double);
-  return width[n * I_TENTH / N_LOOK];
+  return width[n * I_TENTH / N_LOOK]; /* the tenth percentile */
 }
 
 /** Update an arm's blur_range by the sigmas of a segment, or by N_LOOK rows of its matrix.  templ:
@@ -157,7 +157,7 @@ static void look_at(const mill_fit_settings *set, const mill_raw_segment *raw, i
   const double lowest = by_matrix ? 0.0 : ODD_SIGMA * mill_lsf_width(set, raw);
   const int n = raw->n_pix, edge = by_matrix ? raw->n_diag / 2 : 1, n_whole = n - 2 * edge;
   const int n_look = by_matrix ? N_LOOK : n_whole;
-  double least[2] = {INFINITY, INFINITY};
+  double least[2] = {INFINITY, INFINITY}; /* the two smallest values of excess */
   range->last_aa = 0.0;
   for (int k = 0; k < n_look && n_whole > 2 && edge > 0; k++) {
     const int i = edge + (by_matrix ? (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1)) : k);
@@ -177,14 +177,14 @@ static void look_at(const mill_fit_settings *set, const mill_raw_segment *raw, i
   range->least = fmin(least[by_matrix], range->least); /* with a matrix the second smallest */
 }
 
-/* The blur is as large as the pixels need (range.wanted).  The narrowest line-spread function sets
- * a limit, MILL_LARGEST_BLUR * range.least, unless the splines of a thinned grid need more. */
+/* The blur's sigma^2 is what the pixels need (range.wanted), but at most a part of the narrowest
+ * line-spread function (range.least).  The splines of a thinned grid may need more. */
 double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
                           const mill_star *star, int arm)
 {
-  const mill_arm *of = &lib->arm[arm];
-  const double templ = of->template_sigma_aa;
-  const double grid = of->sampling > 1 ? MILL_GRID_SIGMA * of->ln_step : 0;
+  const mill_arm *lib_arm = &lib->arm[arm];
+  const double templ = lib_arm->template_sigma_aa;
+  const double grid = lib_arm->sampling > 1 ? MILL_GRID_SIGMA * lib_arm->ln_step : 0;
   blur_range range = {INFINITY, 0.0, 0.0};
   double needed = 0.0; /* sigma^2 for the splines of a thinned grid */
   int has_matrix = 0;
@@ -195,7 +195,7 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
     const enum mill_lsf_use use = mill_lsf_use_of(lib, set, raw);
     const int by_matrix = use == MILL_LSF_BY_MATRIX && templ > 0.0;
     if (!(by_matrix || use == MILL_LSF_BY_SIGMA))
-      return 0.0;
+      return 0.0; /* the blur is the arm's, and this segment allows none */
     look_at(set, raw, by_matrix, templ, &range);
     has_matrix |= by_matrix;
     if (range.last_aa > 0.0) /* where the templates' sigma is smallest in ln wavelength */
@@ -207,7 +207,7 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
   if (has_matrix && unit > 0.0)
     square = unit * floor(square / unit);
   const double blur = sqrt(fmax(needed, square));
-  return isfinite(blur) && blur > of->ln_step ? blur : 0.0;
+  return isfinite(blur) && blur > lib_arm->ln_step ? blur : 0.0;
 }
 
 int mill_lsf_is_odd(const mill_raw_segment *s, double *sigma_aa, double *wave_aa, double *pixel_aa)
@@ -242,8 +242,8 @@ int mill_lsf_is_shifting(const mill_raw_segment *s, double *shift_pix)
 
 /* ---- resolution matrices less the templates' own resolution ---- */
 
-/** Invert a [n][n] by Gauss-Jordan elimination with column pivots; a is destroyed.  The LAPACK of
- *  OpenBLAS would need 128 MiB, and hang under a memory limit. */
+/** Invert a [n][n] by Gauss-Jordan elimination with column pivots; a is destroyed.  Returns 0 if a
+ *  is singular.  OpenBLAS's LAPACK would need 128 MiB, and hang under a memory limit. */
 static int invert(int n, double *a, double *inverse)
 {
   for (int i = 0; i < n; i++)

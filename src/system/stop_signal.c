@@ -12,17 +12,17 @@
 #include "kernels/base/error.h"
 
 /* lock-free, so that the signal handler may use them in any thread */
-static _Atomic int seen, reason;
-static _Atomic int is_catching;
+static _Atomic int seen, reason, is_catching;
 static _Atomic int64_t first_ms; /* time of the first signal; 0: none, or not stored yet */
-enum { SECOND_MS = 1000 };       /* later than this, a second signal ends the process at once */
+enum { GRACE_MS = 1000 };        /* later than this, another signal ends the process at once */
 
 static int64_t now_ms(void)
 {
   return (int64_t)(1000.0 * mill_wall_s());
 }
 
-/* The signal handler: only async-signal-safe calls. */
+/* The signal handler, with async-signal-safe calls only.  The first signal stops the run in order;
+ * another one, GRACE_MS later or more, ends the process at once. */
 static void note(int number)
 {
   static const char message[] =
@@ -32,7 +32,7 @@ static void note(int number)
   if (atomic_compare_exchange_strong(&seen, &none, number)) {
     atomic_store(&first_ms, now_ms());
     mill_stop_note(MILL_STOP_SIGNAL);
-  } else if (atomic_load(&first_ms) != 0 && now_ms() - atomic_load(&first_ms) >= SECOND_MS) {
+  } else if (atomic_load(&first_ms) != 0 && now_ms() - atomic_load(&first_ms) >= GRACE_MS) {
     const ssize_t ignored = write(STDERR_FILENO, message, sizeof message - 1);
     (void)ignored;
     _exit(128 + number);

@@ -123,10 +123,11 @@ static void end_job(const slot *late)
 }
 
 /* With the mutex locked, add step_s to the age of all announced calls.  If no call is late, return
- * NULL.  Else return the innermost (last announced) call that is late now or will be in a tick. */
-static const slot *pass(double step_s, double tick_s)
+ * NULL.  Else return the innermost (last announced) call that is late now or will be in a tick:
+ * calls around it wait for it. */
+static const slot *age_calls(double step_s, double tick_s)
 {
-  const slot *last = NULL;
+  const slot *innermost = NULL;
   int is_late = 0;
   for (int i = 0; i < N_SLOT; i++) {
     slot *s = &slots[i];
@@ -137,11 +138,11 @@ static const slot *pass(double step_s, double tick_s)
     s->stop_s += mill_stop_reason() != MILL_STOP_NONE ? step_s : 0;
     const double over_s = fmax(s->age_s - bound_s(s), s->stop_s - patience); /* above 0: late */
     is_late |= over_s > 0;
-    if (over_s > -tick_s &&
-        (!last || s->age_s < last->age_s || (s->age_s == last->age_s && s->number > last->number)))
-      last = s;
+    if (over_s > -tick_s && (!innermost || s->age_s < innermost->age_s ||
+                             (s->age_s == innermost->age_s && s->number > innermost->number)))
+      innermost = s;
   }
-  return is_late ? last : NULL;
+  return is_late ? innermost : NULL;
 }
 
 /* Thread: look for late calls every tick. */
@@ -157,12 +158,12 @@ static void *watch(void *unused)
     const double s = mill_wall_s();
     mill_stop_signal_take_waiting();
     /* count two ticks at most: in a longer step the process was suspended or the node overloaded */
-    const slot *late = pass(fmin(s - last_s, 2 * tick_s), tick_s);
+    const slot *late = age_calls(fmin(s - last_s, 2 * tick_s), tick_s);
     last_s = s;
     if (late && !dog.ends) {
       const slot copy = *late;
       pthread_mutex_unlock(&mutex);
-      end_job(&copy);
+      end_job(&copy); /* does not return */
     }
   }
   pthread_mutex_unlock(&mutex);

@@ -277,13 +277,13 @@ static int to_pixels(const arm *a, int width, const float *weight, const float *
 {
   const int n = a->c.n_component;
   const size_t n_pix = (size_t)a->c.n_pix, size = (size_t)n * (size_t)width;
-  MILL_OWNED double *product = NULL, *wide = NULL;
-  MILL_CHECK(MILL_ALLOC(size, &wide));
+  MILL_OWNED double *product = NULL, *weight64 = NULL;
+  MILL_CHECK(MILL_ALLOC(size, &weight64));
   MILL_CHECK(MILL_ALLOC(n_pix * (size_t)width, &product));
   for (size_t i = 0; i < size; i++)
-    wide[i] = (double)weight[i];
+    weight64[i] = (double)weight[i];
   cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, a->c.n_pix, width, n, 1, a->c.pattern,
-              a->c.n_pix, wide, width, 0, product, width);
+              a->c.n_pix, weight64, width, 0, product, width);
   for (size_t i = 0; i < n_pix * (size_t)width; i++)
     pixel_weight[i] = (float)product[i];
   for (size_t p = 0; p < n_pix; p++) {
@@ -382,13 +382,13 @@ int mill_train_arm(const mill_mpi *mpi, const mill_train_ops *ops,
   arm a = {.mpi = mpi, .set = settings, .task = task};
   mill_train_shape shape;
   float *best = NULL;
-  double carried = 0; /* variance of the components */
+  double carried = 0; /* variance along the components */
   const double start_s = mill_wall_s();
   memset(report, 0, sizeof *report);
   MILL_TRY(mill_train_arm_settings_check(settings));
   MILL_TRY(first_phase(&a, ops));
   const int by_pixels = settings->last == MILL_TRAIN_PIXELS;
-  MILL_TRY(by_pixels ? mill_mpi_agree(mpi, make_pixels(&a)) : make_scores(&a));
+  MILL_TRY(by_pixels ? mill_mpi_agree(mpi, make_pixels(&a)) : make_scores(&a)); /* collective */
   MILL_TRY(mill_mpi_agree(mpi, begin_last(&a)));
   for (int k = 0; k < a.c.n_component; k++)
     carried += a.c.variance[k];

@@ -32,7 +32,7 @@ int mill_train_begin(const mill_train_settings *settings, const mill_train_probl
   MILL_CHECK(MILL_ALLOC(shape.n_param, &state->v));
   MILL_CHECK(MILL_ALLOC(shape.n_param, &state->best));
   MILL_CHECK(MILL_ALLOC(settings->n_epoch, &state->epoch));
-  const int last = shape.n_layer - 1;
+  const int last = shape.n_layer - 1; /* the problem has its initial parameters */
   for (int l = 0; l < last; l++) {
     /* a layer's biases follow its weights */
     const size_t n = (size_t)(shape.n_in[l] + 1) * (size_t)shape.n_out[l];

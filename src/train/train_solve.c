@@ -47,8 +47,7 @@ static int allocate(const mill_train_problem *p, int layer_width, normal *q)
 static int add_up(const mill_train_problem *p, const float *weight, const float *bias, normal *q)
 {
   const size_t width = (size_t)q->width, n_out = (size_t)q->n_out;
-  /* rest and h: of ROWS models at a time */
-  MILL_OWNED double *weight64 = NULL, *rest = NULL, *h = NULL;
+  MILL_OWNED double *weight64 = NULL, *rest = NULL, *h = NULL; /* rest, h: of ROWS models */
   MILL_OWNED const float **row = NULL;
   int model[ROWS];
   MILL_CHECK(MILL_ALLOC(ROWS * width, &h));
@@ -104,8 +103,7 @@ static int with_ridge(normal *q, double part, const float *weight0, const float 
                       float *weight, float *bias)
 {
   const size_t width = (size_t)q->width, n_out = (size_t)q->n_out;
-  /* eigenvalues below 0 are rounding errors of 0 */
-  double trace = 0;
+  double trace = 0; /* eigenvalues below 0 are rounding errors of 0 */
   MILL_OWNED double *scaled = NULL;
   MILL_CHECK(MILL_ALLOC(width * width, &scaled));
   for (size_t k = 0; k < width; k++)

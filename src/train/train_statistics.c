@@ -176,11 +176,11 @@ static int send(const mill_mpi *mpi, double *pixel, const mill_train_statistics 
 
 int mill_train_statistics_join(const mill_mpi *mpi, mill_train_statistics *s)
 {
-  MILL_OWNED double *pixel = NULL; /* mean, square */
+  MILL_OWNED double *pixel = NULL; /* work space of send and receive */
   int err = MILL_ALLOC(2 * (size_t)s->n_pix, &pixel);
   MILL_STEP(centre(s));
   if (err == MILL_OK && mpi->rank > 0)
-    err = condense(s); /* rank 0 has room for the remaining rows */
+    err = condense(s); /* leave as many rows as rank 0 has room for */
   MILL_TRY(mill_mpi_agree(mpi, err));
   for (int from = 1; from < mpi->size; from++) {
     if (mpi->rank == 0)
