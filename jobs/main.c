@@ -219,6 +219,7 @@ int main(int argc, char **argv)
     return EXIT_USAGE;
   if (print_job_help(row, argc - 1, argv + 1))
     return printed();
+  /* jobs in Python print their own help */
   const int is_in_c = row->help != NULL, is_library = row->run == mill_job_library;
   /* a fit calls no BLAS */
   const char *core = is_library || row->run == mill_job_bench ? mill_blas_core() : NULL;

@@ -170,7 +170,7 @@ static int prepare(mill_bench *job, int argc, char **argv)
                       config->n_template_lib);
   if (config->n_template_lib == 0 &&
       mill_shipped_libraries(config->template_lib[0], sizeof config->template_lib[0], 1))
-    fit->library[fit->n_library++] = config->template_lib[0];
+    fit->library[fit->n_library++] = config->template_lib[0]; /* the fits take it from there */
   return MILL_OK;
 }
 

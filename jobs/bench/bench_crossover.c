@@ -45,8 +45,6 @@ typedef struct work_kind {
   int (*run)(const crossover *c, int is_gpu, int64_t *n, double *spent_s);
 } work_kind;
 
-/* ---- fit ---- */
-
 /* Fit the first n rows of the inputs, or all if fewer.  A GPU's time includes its start-up. */
 static int run_fit(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
 {
@@ -59,8 +57,6 @@ static int run_fit(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
   *spent_s = run->meters.wall_s + (is_gpu ? c->gpu_start_s : 0.0);
   return MILL_OK;
 }
-
-/* ---- train ---- */
 
 enum { N_LABEL = 4, N_OUT = 256, N_STEP = 4, N_EPOCH = 3 };
 static const mill_train_settings network = {.n_hidden = 3, .width = {256, 256, 200}};
@@ -105,8 +101,8 @@ static int draw(mill_random *r, size_t n, float **out)
   return MILL_OK;
 }
 
-/* Train a network on random numbers with n models per step.  Set *spent_s to the seconds per step
- * in the fastest of N_EPOCH epochs. */
+/* Train a network on random numbers with *n models per step; *n stays the same.  Set *spent_s to
+ * the seconds per step in the fastest of N_EPOCH epochs. */
 static int run_train(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
 {
   MILL_AT_END(mill_blas_end) int n_blas = 0;
@@ -153,11 +149,9 @@ static int run_train(const crossover *c, int is_gpu, int64_t *n, double *spent_s
   return MILL_OK;
 }
 
-/* ---- particles ---- */
-
 enum { N_PARTICLE_STEP = 50, N_GRID = 100 };
 
-/* Evolve n particles of a 1-D Ornstein-Uhlenbeck process, with a density after each step. */
+/* Evolve *n particles of a 1-D Ornstein-Uhlenbeck process, with a density after each step. */
 static int run_particles(const crossover *c, int is_gpu, int64_t *n, double *spent_s)
 {
   int record[N_PARTICLE_STEP + 1];
@@ -192,8 +186,6 @@ static int run_particles(const crossover *c, int is_gpu, int64_t *n, double *spe
   *spent_s = mill_wall_s() - start_s;
   return MILL_OK;
 }
-
-/* ---- the table ---- */
 
 static const work_kind kinds[] = {
     {MILL_BENCH_FIT, MILL_CROSSOVER_FIT, "fit", "stars", 1, 65536, NULL, run_fit},
@@ -287,7 +279,8 @@ static int keep(const crossover *c, const work_kind *kind, int64_t from)
   return MILL_OK;
 }
 
-/* Print from which size the GPU is faster (see measure).  With --keep, store the size. */
+/* Print from which size the GPU is faster (0: at none; TOO_FEW: more stars are needed to tell).
+ * With --keep, store the size, unless it is TOO_FEW. */
 static int tell(const crossover *c, const work_kind *kind, int64_t from)
 {
   if (!c->gpu_name[0])
@@ -307,14 +300,12 @@ static int tell(const crossover *c, const work_kind *kind, int64_t from)
   return MILL_OK;
 }
 
-/* ---- all ---- */
-
 /* Find the GPU and its functions for all kinds of work; measure the GPU's start-up time. */
 static int find_gpu(crossover *c)
 {
   int code = MILL_OK;
   const double start_s = mill_wall_s();
-  MILL_CHECK(mill_backend_place(&c->job->mpi, 0));
+  MILL_CHECK(mill_backend_place(&c->job->mpi, 0)); /* 0: do not propose cuda+cpu */
   MILL_CHECK(mill_backend_find("cuda", &c->backend[1]));
   c->gpu_start_s = mill_wall_s() - start_s;
   c->train[1] = mill_train_ops_cuda(&code);

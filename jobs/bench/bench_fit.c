@@ -11,8 +11,6 @@
 
 enum { EXIT_UNREADABLE = 3 };
 
-/* ---- a run ---- */
-
 int mill_bench_make_folder(const char *base, char folder[MILL_BENCH_FOLDER])
 {
   if (!base)
@@ -116,8 +114,7 @@ static int by_time(const void *a, const void *b)
   return (left > right) - (left < right);
 }
 
-/* ---- the tables ---- */
-
+/* Print the times of the median run, and the range over all runs, sorted by time. */
 static void print_overview(const mill_bench_run *all, int n_run, const mill_bench_run *run,
                            int optimizer)
 {

@@ -31,7 +31,7 @@ typedef struct made_up {
 typedef struct measured {
   double create_s, write_s, plain_s;
   /* rounds of writing; writes and bytes of all ranks after the file was created */
-  int64_t n_epoch, n_write, n_byte;
+  int64_t n_round, n_write, n_byte;
 } measured;
 
 /* Make a library without templates: a result's columns need only its labels and arms. */
@@ -129,7 +129,7 @@ static int write_result(mill_bench *job, made_up *run, const char *path, measure
   const int closed = mill_result_close(file, &summary);
   MILL_CHECK(mill_mpi_agree(&job->mpi, put == MILL_OK ? closed : put));
   m->write_s = mill_wall_s() - start_s - m->create_s;
-  m->n_epoch = summary.n_write;
+  m->n_round = summary.n_write;
   mill_table_written(&m->n_write, &m->n_byte);
   m->n_write -= n_write_before;
   m->n_byte -= n_byte_before;
@@ -161,7 +161,7 @@ static int write_plain(const char *path, int64_t n_byte, double *plain_s)
 
 static void print(const mill_bench *job, const made_up *run, const measured *m)
 {
-  const double n_epoch = m->n_epoch > 0 ? (double)m->n_epoch : 1;
+  const double n_round = m->n_round > 0 ? (double)m->n_round : 1;
   const double n_write = m->n_write > 0 ? (double)m->n_write : 1;
   const double mbyte = 1e-6 * (double)run->n_row * (double)run->columns.row_size;
   mill_bench_print_head(job, NULL);
@@ -169,7 +169,7 @@ static void print(const mill_bench *job, const made_up *run, const measured *m)
          "of writing | writes per round | kB per write |\n|---|---|---|---|---|---|---|---|---|\n| "
          "%d | %lld | %.2f | %.2f | %.0f | %.0f | %lld | %.0f | %.0f |\n",
          job->mpi.size, (long long)run->n_row, m->create_s, m->write_s, mbyte / m->write_s,
-         mbyte / m->plain_s, (long long)m->n_epoch, n_write / n_epoch,
+         mbyte / m->plain_s, (long long)m->n_round, n_write / n_round,
          1e-3 * (double)m->n_byte / n_write);
 }
 

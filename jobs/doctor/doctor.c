@@ -301,7 +301,7 @@ static void report_devices(doctor_job *job)
   MILL_OWNED mill_gpu_facts *gpu = NULL;
   if (!mill_gpu_is_built()) {
     mill_doctor_say(r, "cuda.devices", "built without CUDA");
-    if (mill_gpu_count() > 0)
+    if (mill_gpu_count() > 0) /* the driver knows a GPU */
       mill_doctor_warn(r, "this program was built without CUDA and cannot use the GPU: build it "
                           "with nvcc (docs/use/install.md)");
     return;
@@ -312,7 +312,7 @@ static void report_devices(doctor_job *job)
                     err != MILL_OK ? mill_error_message()
                     : driver == 0  ? "no NVIDIA driver"
                                    : "CUDA sees no GPU");
-    if (mill_gpu_count() > 0)
+    if (mill_gpu_count() > 0) /* the driver knows a GPU */
       mill_doctor_warn(r,
                        "CUDA does not see the GPU of this machine: is the driver (CUDA %d.%d) "
                        "older than this program (%d.%d), or CUDA_VISIBLE_DEVICES empty?",
@@ -398,7 +398,7 @@ static int find_gpus_of_ranks(doctor_job *job)
   mine.has_gpu = 1; /* unless mill_backend_place_some sets 0 */
   const int code = strcmp(job->backend, MILL_BACKEND_MIXED) == 0
                        ? mill_backend_place_some(&job->mpi, &mine.has_gpu)
-                       : mill_backend_place(&job->mpi, 1);
+                       : mill_backend_place(&job->mpi, 1); /* 1: an error proposes cuda+cpu */
   mill_error_save(code, &job->gpu_failure);
   job->is_on_cpu = !mine.has_gpu;
   if (code == MILL_ERR_MPI)

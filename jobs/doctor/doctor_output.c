@@ -234,6 +234,8 @@ static int check_together(output_check *check, unsigned limit_s)
   return MILL_OK;
 }
 
+/* Failed checks go to the report; only failures of MPI and memory are returned.  check->folder is
+ * empty if rank 0 could not make its subfolder: then no rank writes. */
 int mill_doctor_output(const mill_mpi *mpi, const char *folder, unsigned limit_s,
                        mill_doctor_report *report)
 {

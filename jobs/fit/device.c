@@ -38,7 +38,7 @@ static int agree_on_one(const mill_mpi *mpi, int code, const mill_backend **back
 {
   MILL_OWNED char *all = NULL;
   const char *oldest = NULL, *mine = code == MILL_OK ? (*backend)->name : "";
-  MILL_CHECK(gather_names(mpi, code, mine, &all));
+  MILL_CHECK(gather_names(mpi, code, mine, &all)); /* one rank's failure makes all fail */
   oldest = all;
   for (int rank = 1; rank < mpi->size; rank++)
     if (strcmp(all + (size_t)rank * NAME, oldest) < 0)
@@ -88,10 +88,10 @@ static int agree_backend(const mill_fit_call *call, const char *choice, mill_fit
       {.name = "cuda", .kind = MILL_BACKEND_CUDA, .default_slot = MILL_GPU_SLOTS},
       {.name = MILL_BACKEND_MIXED, .kind = MILL_BACKEND_CUDA, .default_slot = MILL_GPU_SLOTS}};
   const int is_mixed = strcmp(choice, MILL_BACKEND_MIXED) == 0;
-  if (call->observer && call->observer->instead)
+  if (call->observer && call->observer->instead) /* a test's backend */
     device->backend = call->observer->instead;
   else if (call->options->plan && strncmp(choice, "cuda", 4) == 0)
-    device->backend = &planned[is_mixed];
+    device->backend = is_mixed ? &planned[1] : &planned[0];
   else if (is_mixed)
     return agree_on_both(call, device);
   else
@@ -137,7 +137,7 @@ static int choose_readers(const mill_fit_setup *setup, mill_fit_device *device)
   /* A star takes 0.08 to 0.3 ms to read, and about 20 times as long to fit on a CPU: one reader is
    * enough for 16 threads.  A GPU fits much faster. */
   const int n = device->backend->kind == MILL_BACKEND_CPU ? (n_thread + 15) / 16 : n_thread / 2;
-  device->n_reader = n < 1 ? 1 : n > most ? most : n;
+  device->n_reader = (int)fmax(1, fmin(n, most));
   if (setup->config.n_reader > 0)
     device->n_reader = setup->config.n_reader;
   if (device->n_reader > 1 && !mill_spectra_threads())
@@ -167,7 +167,7 @@ int mill_fit_find_device(const mill_fit_call *call, const mill_fit_setup *setup,
 {
   const char *choice = setup->config.backend;
   if (strcmp(choice, "cuda") == 0 && !call->options->plan)
-    MILL_CHECK(mill_backend_place(call->mpi, 1));
+    MILL_CHECK(mill_backend_place(call->mpi, 1)); /* 1: an error message proposes cuda+cpu */
   if (strcmp(choice, MILL_BACKEND_MIXED) == 0 && !call->options->plan)
     MILL_CHECK(mill_backend_place_some(call->mpi, &device->has_gpu));
   if (strcmp(choice, "auto") != 0) /* auto: mill_fit_settle_device chooses by the number of rows */

@@ -94,7 +94,7 @@ static int index_inputs(const mill_fit_call *call, const mill_fit_setup *setup,
   mill_fit_options_inputs(call->options, &request);
   inputs->tables = (mill_star_tables){setup->start, setup->priors};
   if (existing->found && !existing->peek.finished && mill_fit_begun_on(call, existing))
-    inputs->begun = existing->path;
+    inputs->begun = existing->path; /* the run continues it: its unreadable files stay so */
   MILL_CHECK(mill_inputs_index(call->mpi, &request, &setup->config, &setup->lib, setup->arm_wanted,
                                &setup->roles, inputs));
   MILL_CHECK(agree_to_go_on(call, setup, "while indexing"));

@@ -140,6 +140,7 @@ static int open_work(const mill_fit_call *call, const mill_fit_setup *setup,
 
 #define FIT_AGAIN "; --overwrite fits all rows again"
 
+/* Open the result.  Warn if --models is missing now or was missing before, or its file is gone. */
 int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
                          mill_inputs *inputs, const mill_fit_device *device, mill_fit_output *out)
 {
@@ -199,7 +200,8 @@ int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int e
   return err;
 }
 
-/* Save and restore the run's failure: mill_board_free may replace it by one of its own. */
+/* Close the status file; if is_settled (mill_fit_close_output), first write why the run ended.
+ * mill_board_free may replace the run's failure by one of its own, so save and restore it. */
 void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_settled)
 {
   mill_error_kept kept;

@@ -50,7 +50,7 @@ static void print_inputs(const mill_inputs *inputs, const totals *sum, FILE *out
           (long long)sum->n_fits_row, (long long)inputs->n_row, (long long)sum->n_exposure);
 }
 
-/* Estimate the bytes of a result file: rows, texts (all as long as the longest), HDF5 headers. */
+/* Estimate a result's bytes: rows, exposures, files (each text as the longest), HDF5 headers. */
 static double result_bytes(const mill_inputs *inputs, const mill_columns *fits, int with_epochs,
                            int64_t n_exposure)
 {
@@ -186,7 +186,7 @@ static int print_plan(const mill_fit_task *task, const totals *sum, int n_rank, 
           size_text(result_bytes(inputs, columns, with & MILL_WITH_EPOCHS, sum->n_exposure), size));
   const double n_exposure = (double)sum->n_exposure;
   double models_bytes = MODELS_HEADERS + MILL_MODELS_ROW_BYTES * n_exposure;
-  for (int a = 0; a < MILL_MAX_ARM; a++)
+  for (int a = 0; a < MILL_MAX_ARM; a++) /* a flux has 4 bytes, a wavelength 8, once if shared */
     models_bytes += (double)inputs->n_pix[a] *
                     (inputs->wave_aa[a] ? 8.0 + 4.0 * n_exposure : 12.0 * n_exposure);
   if (task->call->options->models)

@@ -47,14 +47,16 @@ static void tell_masks(const mill_fit_setup *setup)
 /* Indices of counts of rows, n [N_COUNT].  The first indices are those of enum mill_start_found. */
 enum { HAS_PRIOR = MILL_START_OF_OTHER + 1, BY_IDENTIFIER, N_COUNT };
 
-/* Add the rows of file f to the counts n, and mark in found the listed stars that have a row. */
+/* Add the rows of file f to the counts n.  If found is not NULL, mark in it the listed stars that
+ * have a row, and count the rows whose IDENTIFIER is listed (BY_IDENTIFIER). */
 static int count_file(const mill_fit_setup *setup, const mill_inputs *inputs, int f, int64_t *n,
                       unsigned char *found)
 {
   MILL_AT_END(mill_file_index_clear) mill_file_index loaded = {0};
   const mill_file_index *index = &inputs->index[f - inputs->file_start];
   if (!index->row && index->n_row > 0) {
-    MILL_CHECK(mill_inputs_load((void *)(uintptr_t)inputs, f, &loaded)); /* does not change it */
+    /* the cast drops const, as this callback's type demands; inputs do not change */
+    MILL_CHECK(mill_inputs_load((void *)(uintptr_t)inputs, f, &loaded));
     index = &loaded;
   }
   for (int64_t i = 0; i < index->n_row; i++) {

@@ -52,8 +52,9 @@ static int load_config(const mill_fit_call *call, mill_fit_setup *setup)
     MILL_CHECK(mill_config_read(&setup->config, options->config));
   if (options->fit)
     MILL_CHECK(mill_sampled_read_config(options->fit, &setup->config));
+  /* keep the libraries of the sampled fit: options may change template_lib */
   memcpy(setup->fitted, setup->config.template_lib, sizeof setup->config.template_lib);
-  MILL_CHECK(mill_fit_options_apply(options, &setup->config)); /* may change template_lib */
+  MILL_CHECK(mill_fit_options_apply(options, &setup->config));
   if (options->fit)
     MILL_CHECK(choose_sampled(options, &setup->config));
   if (call->observer && call->observer->instead) /* do not look for a GPU */
@@ -121,7 +122,7 @@ static int choose_cameras(const mill_fit_call *call, mill_fit_setup *setup)
   MILL_CHECK(mill_mpi_agree(call->mpi, call->mpi->rank == 0
                                            ? mill_input_names_format(&request, config, &format)
                                            : MILL_OK));
-  /* format is NULL on other ranks, which get the arms from rank 0 below */
+  /* other ranks have no format and no cameras_of; they get the arms from rank 0 below */
   MILL_CHECK(mill_mpi_agree(
       call->mpi, format ? mill_format_take_cameras(format->name, &setup->lib, config) : MILL_OK));
   /* the option replaces the cameras' widths, too */
@@ -149,8 +150,9 @@ static int cut_as_in_fit(mill_fit_setup *setup)
     const int is_sampled = k + 1 == setup->start_library; /* which counts from 1 */
     mill_library *lib = is_sampled ? setup->library : next++;
     if (!is_sampled) {
+      int code; /* the library's code in the fit: not used here */
       if (mill_library_read(setup->fitted[k], lib) != MILL_OK ||
-          mill_sampled_check_library(setup->config.start, lib, 1, &(int){0}) != MILL_OK) {
+          mill_sampled_check_library(setup->config.start, lib, 1, &code) != MILL_OK) {
         mill_log_warning("%s; restore this library, or stars may get STATUS OTHER_SPECTRUM",
                          mill_error_message());
         continue;
@@ -231,7 +233,8 @@ static int load_priors(const mill_fit_call *call, mill_fit_setup *setup)
       mill_prior_check(setup->library, setup->n_library, &config->fit, call->mpi->rank == 0));
   if (!config->prior_table[0])
     return MILL_OK;
-  /* the fit's first library has all labels: [0], or [1] if cut_as_in_fit has read it there */
+  /* The fit's first library has all labels.  It is [0]; if another library is sampled
+   * (start_library > 1), it is [1], where cut_as_in_fit has read it if it could. */
   const int i_first = setup->start_library > 1 && setup->library[1].n_label > 0;
   MILL_CHECK(mill_prior_table_read(config->prior_table, setup->library + i_first, setup->n_library,
                                    setup->library, &config->fit, &limits, call->mpi->rank == 0,

@@ -217,9 +217,9 @@ int mill_fit_print_summary(const mill_fit_task *task, double fit_s)
   mill_kinds kinds = {{0}, {0}, {0}};
   MILL_CHECK_MPI(
       MPI_Reduce(&task->tally->n_put, &n_put, 1, MPI_INT64_T, MPI_SUM, 0, task->call->mpi->comm));
-  if (task->out->work)
+  if (task->out->work) /* NULL if there were no rows to fit */
     MILL_CHECK(gather_balance(task, &balance));
-  if (task->device->both[0])
+  if (task->device->both[0]) /* backend cuda+cpu */
     MILL_CHECK(gather_kinds(task, &kinds));
   MILL_CHECK(mill_medium_hint(task->call->mpi, &task->tally->velocities));
   const int narrow_bit = __builtin_ctz((unsigned)MILL_INFO_LSF_NARROW); /* number of the bit */

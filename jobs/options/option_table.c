@@ -148,7 +148,8 @@ static const char *values(const mill_option *type, char out[256])
   return is_number && range ? range + strlen(" from ") : text;
 }
 
-/* Write an option's help text to out, with the allowed values and the default in parentheses. */
+/* Write an option's help text to out, with the allowed values and the default in parentheses.
+ * The default is that of the option's key, else the value in base (NULL: no default). */
 static const char *says(const mill_option *row, const void *base, char out[MOST_SAYS])
 {
   char takes[256], usual[128] = "";
@@ -164,8 +165,8 @@ static const char *says(const mill_option *row, const void *base, char out[MOST_
   const char *help = row->help ? row->help : type->help;
   const size_t n = strlen(help);
   if (*may_be || *usual) { /* if help ends with a parenthesis, continue that one */
-    const int ends = help[n - 1] == ')';
-    snprintf(out, MOST_SAYS, "%.*s%s%s%s%s%s)", (int)n - ends, help, ends ? "; " : " (", may_be,
+    const size_t kept = help[n - 1] == ')' ? n - 1 : n;
+    snprintf(out, MOST_SAYS, "%.*s%s%s%s%s%s)", (int)kept, help, kept < n ? "; " : " (", may_be,
              *may_be && *usual ? "; " : "", *usual ? "default " : "", usual);
   } else {
     snprintf(out, MOST_SAYS, "%s", help);
@@ -200,7 +201,8 @@ int mill_option_helped(int help, int rank, const mill_option_table *table, const
   return help;
 }
 
-/* Print options that ranks must share: "--NAME VALUE" or "no --NAME". */
+/* Print options that ranks must share: "--NAME VALUE" or "no --NAME".  Skip keys, which ranks
+ * compare as settings, and the kinds OTHER and NAMES, which the job prints. */
 void mill_option_print_given(const mill_option_table *table, const void *base, FILE *out)
 {
   for (const mill_option *row = table->row; row->name; row++) {

@@ -73,8 +73,6 @@ static const mill_option_table table = {
 
 const mill_option_help mill_particles_help = {&table, NULL};
 
-/* ---- set-up ---- */
-
 static int parse(int argc, char **argv, particle_options *o)
 {
   int first = 0;
@@ -95,6 +93,7 @@ static int parse(int argc, char **argv, particle_options *o)
   return MILL_OK;
 }
 
+/* Name all files, then read the potential and the samples; the job owns both. */
 static int load_files(particle_job *job)
 {
   mill_particle_config *c = &job->config;
@@ -200,7 +199,8 @@ static int plan(particle_job *job)
   job->n_bound = (size_t)s->n_record;
   job->n_moment = (size_t)(s->n_step + 1) * MILL_PARTICLE_MOMENTS;
   job->n_position = c->positions ? (size_t)s->n_particle * (size_t)s->n_dim : 0;
-  job->n_result = job->n_density + job->n_bound + job->n_moment + job->n_position + 1;
+  const size_t n_bad_step = 1;
+  job->n_result = job->n_density + job->n_bound + job->n_moment + job->n_position + n_bad_step;
   if (job->n_result > INT_MAX)
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "the results of a problem have %zu numbers, more than %d: give fewer output "
@@ -267,8 +267,6 @@ static int set_up(particle_job *job)
     MILL_CHECK(mill_mpi_share_of_cores(&job->mpi, &job->config.setup.n_thread));
   return MILL_OK;
 }
-
-/* ---- rounds ---- */
 
 /* Return pointers to the parts of a problem's results stored at `at`. */
 static mill_particle_result result_at(const particle_job *job, double *at)
@@ -340,8 +338,6 @@ static int rounds(particle_job *job)
   return MILL_OK;
 }
 
-/* ---- the job ---- */
-
 static void print_summary(const particle_job *job, double wall_s)
 {
   const mill_particle_setup *s = &job->config.setup;
@@ -356,7 +352,7 @@ static void print_summary(const particle_job *job, double wall_s)
   fflush(stdout);
 }
 
-/* Warn of problems that lost particles because the time step is too long; fail if all did. */
+/* On rank 0 warn of problems that lost particles because the step is too long; fail if all did. */
 static int tell_bad(const particle_job *job)
 {
   const mill_particle_config *c = &job->config;

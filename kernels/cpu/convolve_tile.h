@@ -45,8 +45,8 @@ MILL_INLINE void mill_rotate_tile(int half, const double *kernel, const mill_rea
     *(vec *)(to + v * MILL_VEC_N) = sum[v];
 }
 
-/** Multiply a tile of nr <= MILL_RESOLVE_ROWS rows by the resolution matrix.  pitch: elements from
- *  one row to the next; pitch_res: elements from one diagonal of the matrix to the next. */
+/** Multiply nr <= MILL_RESOLVE_ROWS rows, `pitch` elements apart, by the resolution matrix at one
+ *  vector of pixels: out[i] = sum over diagonals k < n_diag of res[k * pitch_res + i] in[i + k]. */
 MILL_INLINE void mill_resolve_tile(const int nr, int n_diag, ptrdiff_t pitch_res, const float *res,
                                    ptrdiff_t pitch, const mill_real *in, mill_real *out)
 {

@@ -100,7 +100,7 @@ static void match_stars(mill_block *b, const mill_start_task *t, int k0)
     n = t->n - i >= ALL && are_alike(ALL, t->slot + i)     ? ALL
         : t->n - i >= HALF && are_alike(HALF, t->slot + i) ? HALF
                                                            : 1;
-    if (n == ALL)
+    if (n == ALL) /* constants as group sizes let the compiler unroll loops */
       mill_block_guess_matches(b, t->m, k0, ALL, t->slot + i, sum);
     else if (n == HALF)
       mill_block_guess_matches(b, t->m, k0, HALF, t->slot + i, sum);
@@ -164,7 +164,7 @@ static void lane_clear(mill_lane *lane)
   lane->timing = timing;
 }
 
-/** Resize a lane's buffers for the model. */
+/** Resize a lane's buffers for the model, of whose sizes only max_seg_pix can change. */
 static int lane_reserve(mill_lane *lane, const mill_model *m)
 {
   int err = MILL_OK;

@@ -62,7 +62,7 @@ static void free_clouds(engine *e)
   MILL_FREE(e->cloud, e->work);
 }
 
-/* Allocate n clouds (the particles of one problem each) and the threads' work space. */
+/* Allocate n clouds (one problem's particles each) and the threads' work space, for free_clouds. */
 static int make_clouds(engine *e, int n)
 {
   const mill_particle_setup *s = e->setup;
@@ -93,7 +93,7 @@ static void body_move(mill_block *b, void *argument)
 }
 
 /* Exact form: sum the kernels of a part's particles at grid points.  Binned form: spread the
- * particles over nodes. */
+ * particles over nodes.  A periodic or reflecting axis adds images of the particles. */
 static void body_density(mill_block *b, void *argument)
 {
   task *t = argument;
@@ -138,7 +138,7 @@ static void body_total(mill_block *b, void *argument)
     mill_block_sum_parts(b, t->e->n_part, t->e->n_out, c->kernel.peak, c->grid_part, out);
   } else {
     mill_block_sum_parts(b, t->e->n_part, t->e->n_out, c->kernel.peak, c->grid_part, c->work[0]);
-    int n_row = points(s, s->n_node), n_inner = 1;
+    int n_row = points(s, s->n_node), n_inner = 1; /* shape: [n_row][axis a][n_inner] */
     for (int a = s->n_dim - 1; a >= 0; a--) {
       double *from = c->work[(s->n_dim - 1 - a) % 2], *to = c->work[(s->n_dim - a) % 2];
       n_row /= s->n_node[a];

@@ -25,7 +25,7 @@ typedef struct isa_entry {
 static isa_entry find(const char *isa)
 {
   isa_entry table[4];
-  int n = 0;
+  int n = 0; /* OFFER fills entry n and counts up */
 #ifdef MILL_HAVE_ISA_GENERIC
   OFFER(1, "generic", generic)
 #else

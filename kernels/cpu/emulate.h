@@ -185,11 +185,11 @@ static void first_rows(const mill_model *m, const mill_model_arm *arm, mill_slot
       mill_block_run(body_front, &task);
       row = lane->front[1];
     }
-    for (int t = 0; t <= rows->n_tangent[s]; t++) {
+    for (int t = 0; t <= rows->n_tangent[s]; t++) { /* value row, then tangent rows */
       const int r = t == 0 ? s : rows->first[s] + t - 1;
       const double *from = row + (size_t)t * MILL_ROW_PITCH;
       for (int i = 0; i < n_in; i++) {
-        if (r < rows->n_wide)
+        if (r < rows->n_wide) /* float64, else float32 (mill_rows) */
           lane->hidden[0][(size_t)r * MILL_ROW_PITCH + (size_t)i] = from[i];
         else
           lane->narrow[0][(size_t)r * MILL_ROW_PITCH + (size_t)i] = (float)from[i];

@@ -61,8 +61,9 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
 }
 
 /** Transform sum [n][2][MILL_GUESS_LANE] back to correlations over n velocity bins, two steps of
- *  the transform per pass.  The last pass computes only the first nv <= n / 4 bins.  chisq
- *  [n_lane][nv] gets the real parts of these nv bins, in reverse order. */
+ *  the transform per pass (radix 4), or one if only one is left before the last pass.  The last
+ *  pass computes only the first nv <= n / 4 bins.  chisq [n_lane][nv] gets the real parts of these
+ *  bins, in reverse order. */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {

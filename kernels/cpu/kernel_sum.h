@@ -95,7 +95,7 @@ static inline void mill_kernel_sort(const mill_kernel_lines *l, const mill_parti
     double c = floor(u + 0.5);
     c = c > lowest ? c : lowest;
     c = c < highest ? c : highest;
-    w->sheared[i] = u - c;
+    w->sheared[i] = u - c; /* from here on the offset from the cell's centre */
     w->cell[i] = (int)c - l->low_cell;
   }
   memset(w->first, 0, (size_t)(l->n_cell + 1) * sizeof *w->first);
@@ -190,39 +190,39 @@ static inline void mill_kernel_walk(const double *start, const double *ratio, in
   }
 }
 
-/** Add the kernels of one cell's particles to all lines of the grid: up and down each line from its
- *  point nearest to the cell. */
+/** Add the kernels of one cell's particles to out [line][point].  On each line, start at the point
+ *  nearest to the cell and go up and down from it.  w->fade is a factor common to all kernels. */
 static inline void mill_kernel_cell(const mill_kernel_lines *l, int cell, mill_kernel_work *w,
                                     double *out)
 {
   const int begin = w->first[cell], end = w->first[cell + 1];
-  double other[MILL_PARTICLE_DIM] = {0};
+  double other[MILL_PARTICLE_DIM] = {0}; /* the line's coordinates on all axes but the last */
   for (int line = 0; line < l->n_line; line++) {
     const double shift = mill_kernel_line(l->setup, l->kernel, line, other);
     const int nearest = l->low_cell + cell - (int)rint(shift), end_point = l->n_point - 1;
     const int point = nearest < 0 ? 0 : (nearest < end_point ? nearest : end_point);
-    const double delta = (l->low_cell + cell) - shift - point; /* cell's centre less point */
+    const double delta = (l->low_cell + cell) - shift - point; /* cell's centre minus point */
     const int n_up = point + l->reach < end_point ? l->reach : end_point - point;
     const int n_down = point < l->reach ? point : l->reach;
     mill_vec_f64 *up = w->sum[0], *down = w->sum[1];
-    double *to = out + (size_t)line * (size_t)l->n_point + point, middle = 0.0;
+    double *to = out + (size_t)line * (size_t)l->n_point + point, at_start = 0.0;
     int is_empty = 1;
     for (int from = begin; from < end; from += MILL_KERNEL_LANES) {
       if (!mill_kernel_start(l, other, delta, from, end - from, w))
-        continue;
+        continue; /* these kernels are all 0 */
       if (is_empty) {
         memset(up, 0, (size_t)(n_up + 1) * sizeof *up);
         memset(down, 0, (size_t)(n_down + 1) * sizeof *down);
         is_empty = 0;
       }
       for (int q = 0; q < MILL_KERNEL_LANES; q++)
-        middle += w->start[q];
+        at_start += w->start[q];
       mill_kernel_walk(w->start, w->up, n_up, up);
       mill_kernel_walk(w->start, w->down, n_down, down);
     }
     if (is_empty)
       continue;
-    to[0] += middle;
+    to[0] += at_start;
     for (int k = 0; k < n_up; k++)
       to[k + 1] += w->fade[k] * mill_vec_sum_f64(&up[k]);
     for (int k = 0; k < n_down; k++)

@@ -103,8 +103,8 @@ MILL_AVX2_BODY rotate(const mill_lanes_rotation *f)
 }
 MILL_AVX2(mill_lanes_, rotate, (const mill_lanes_rotation *f), (f))
 
-/* mill_lanes_fill_half fits templates' continua by least squares, and sets templ to template /
- * continuum - 1. */
+/* mill_lanes_fill_half fits a continuum to each of a group's MILL_LANE templates over the data's
+ * bins.  It writes template / continuum - 1 into a half of f->templ: the second if group is odd. */
 MILL_AVX2_BODY fill_half(const mill_lanes_fill *f, int group)
 {
   enum { N_VEC = MILL_LANE / 4 };

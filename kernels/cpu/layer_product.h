@@ -101,7 +101,8 @@ MILL_TILES(MILL_TILE)
 
 typedef void mill_tile(const mill_strip *, const mill_real *, const int *, mill_real *const *);
 
-/** Compute a layer (cpu_real.h) strip by strip, and a strip tile by tile (top of this file). */
+/** Compute a layer (cpu_real.h) strip by strip, and a strip tile by tile (top of this file).  The
+ *  weights are [panel][n_in][PANEL]: output c is number c % PANEL of its panel. */
 void MILL_LAYER_PRODUCT(const mill_layer *layer, const void *weight_w, int n_row,
                         const mill_real *h, const int *value, mill_real *const *out)
 {

@@ -263,7 +263,8 @@ MILL_BLOCK_FN void mill_error_pairs(mill_block *b, const mill_segment *s, int n,
   mill_vec_sums_f64(mill_gram_at(n, 0), sum, acc);
 }
 
-/** Do the work of mill_normal_sums by cells of pixels, for a segment without model error. */
+/** Do the work of mill_normal_sums for a segment without model error.  In a cell of pixels the
+ *  continuum functions are polynomials (`coef`), so all sums follow from moments of t^2 and t D. */
 MILL_BLOCK_FN void mill_cell_normal_sums(mill_block *b, int nk, const mill_segment *s,
                                          const mill_real *templ, double level, double *sums)
 {
@@ -314,7 +315,7 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
 {
   const int n = s->n_pix, ne = s->n_error;
   const float *cont = s->ws->cont;
-  if (!MILL_WIDE && ne == 0 && s->ws->cell > 0) {
+  if (!MILL_WIDE && ne == 0 && s->ws->cell > 0) { /* cells are accurate to float32 only */
     mill_cell_normal_sums(b, nk, s, templ, level, sums);
     return;
   }
@@ -328,7 +329,7 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
     const int first = c * MILL_PIXEL_CHUNK, len = mill_chunk_len(n, first, MILL_PIXEL_CHUNK);
     const int padded = mill_vec_padded_f64(len);
     double row[MAX_ROW][MILL_PIXEL_CHUNK], t[MILL_PIXEL_CHUNK];
-    int which[MILL_MAX_CONT], of[MAX_ROW];
+    int which[MILL_MAX_CONT], of[MAX_ROW]; /* functions in the chunk; numbers of its rows */
     const int n_here = mill_pixel_functions(s, first, len, which), at_d = ne + n_here;
     mill_error_rows(s, ne, first, len, row);
     MILL_SIMD
@@ -360,8 +361,9 @@ MILL_BLOCK_FN void mill_normal_sums(mill_block *b, int nk, const mill_segment *s
  *
  *    poly E^T (E r) - weight p^T N^-1 U^T E
  *
- *  poly [len]: the continuum P a; weight: mill_det_weight; U: products of the rows E with the rows
- *  P_k t.  The head of this file explains the other symbols. */
+ *  error: the rows E; p [n]: the continuum functions of index which [n]; poly [len]: P a; weight:
+ *  mill_det_weight; U: products of the rows E with the rows P_k t.  work->error holds E r and
+ *  N^-1 U^T (`solved`).  The head of this file explains the other symbols. */
 MILL_INLINE void mill_error_slopes(const mill_segment *s, double weight, int len,
                                    const mill_workspace *work, double (*error)[MILL_PIXEL_CHUNK],
                                    int n, const int *which, double (*p)[MILL_PIXEL_CHUNK],
@@ -448,7 +450,7 @@ MILL_INLINE void mill_jacobian_slopes(const mill_model *m, const mill_segment *s
  *
  *  templ [1 + np][max_seg_pix]  in   the template and its derivatives
  *  work->solve, work->normal    in   coefficients a; Cholesky factor of N
- *  work->pixel                  out  scratch of a GPU */
+ *  work->pixel                  out  scratch of a GPU; a CPU leaves it alone */
 MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const mill_segment *s,
                                       int np, const mill_real *templ, double level,
                                       mill_workspace *work)
@@ -467,9 +469,9 @@ MILL_BLOCK_FN void mill_jacobian_sums(mill_block *b, const mill_model *m, const 
     const int first = c * MILL_PIXEL_CHUNK, len = mill_chunk_len(n, first, MILL_PIXEL_CHUNK);
     const int padded = mill_vec_padded_f64(len);
     double row[MILL_MAX_ROWS][MILL_PIXEL_CHUNK];
-    double poly[MILL_PIXEL_CHUNK], slope[MILL_PIXEL_CHUNK];
+    double poly[MILL_PIXEL_CHUNK], slope[MILL_PIXEL_CHUNK]; /* P a; half of dF/dt */
     const float *is = s->is + first;
-    int which[MILL_MAX_CONT], of[MILL_MAX_ROWS];
+    int which[MILL_MAX_CONT], of[MILL_MAX_ROWS]; /* functions in the chunk; numbers of its rows */
     const int n_here = mill_pixel_functions(s, first, len, which), at_v = s->n_error + n_here;
     mill_pixel_rows(s->n_error, n_here, which, nk, np, of);
     mill_jacobian_slopes(m, s, first, len, templ, level, work, inverse, n_here, which, row, poly,
