@@ -298,7 +298,7 @@ static int default_slots(int *n_slot)
   return MILL_OK;
 }
 
-/* make the table of functions, with this GPU's name and default number of slots */
+/* make the table of functions, with this GPU's name and default slots; *out: the error code */
 const mill_backend *mill_backend_cuda(int *out)
 {
   /* at most the length that jobs compare between ranks */

@@ -374,7 +374,7 @@ static int run_steps(batch *b)
   const mill_particle_setup *s = b->setup;
   const particle_view &v = b->view;
   for (int step = 0, i_record = 0; step <= s->n_step;) { /* step 0 is the start */
-    const int until = i_record < s->n_record ? s->record[i_record] : s->n_step;
+    const int until = i_record < s->n_record ? s->record[i_record] : s->n_step; /* next density */
     const int n = until - step + 1 < MILL_PARTICLE_STRIDE ? until - step + 1 : MILL_PARTICLE_STRIDE;
     const int is_record = i_record < s->n_record && s->record[i_record] == step + n - 1;
     MILL_CHECK(mill_cuda_launch(b->stream, "kernel particle_move",
