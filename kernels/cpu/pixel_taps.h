@@ -38,7 +38,7 @@ typedef struct mill_taps {
 MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const double *kernel,
                                 double *bend)
 {
-  const double r = 1.0 + arm->expm1_step;
+  const double r = 1.0 + arm->expm1_step; /* a grid step divided by the step to its left */
   /* spline_end_left[k] is right^k, spline_end_right[k] is left^k (spline_filter.h) */
   const double right = arm->spline_end_left[1], left = arm->spline_end_right[1];
   const double centre = 1.0 / (r * left + 2.0 * (1.0 + 1.0 / r) + arm->spline_scale_right * right);

@@ -458,7 +458,7 @@ static void set_sizes(batch *b)
   b->n_tile = (int)((n_all_segment + v->n_segment - 1) / v->n_segment);
   v->n_part = at_most(((int64_t)s->n_particle + PART - 1) / PART, MOST_PART);
   v->n_slab = v->n_part;
-  if (!v->n_node) {
+  if (!v->n_node) { /* exact form: limit the blocks, and the memory of the slabs' sums */
     v->n_slab = at_most(v->n_part, MOST_SUM_BLOCK / b->n_tile);
     v->n_slab = at_most(v->n_slab, SLAB_BYTES / (int64_t)sizeof(double) / n_grid);
   }
