@@ -38,7 +38,7 @@ typedef struct mill_taps {
 MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const double *kernel,
                                 double *bend)
 {
-  const double r = 1.0 + arm->expm1_step;
+  const double r = 1.0 + arm->expm1_step; /* a grid step divided by the step to its left */
   /* spline_end_left[k] is right^k, spline_end_right[k] is left^k (spline_filter.h) */
   const double right = arm->spline_end_left[1], left = arm->spline_end_right[1];
   const double centre = 1.0 / (r * left + 2.0 * (1.0 + 1.0 / r) + arm->spline_scale_right * right);
@@ -56,9 +56,9 @@ MILL_INLINE void mill_taps_bend(int most, const mill_model_arm *arm, const doubl
   }
 }
 
-/** Compute each tap's P0 to P3 (top of this file) from K, whose middle and right half is kernel
- *  [half + 1].  Farther taps, where both K and B (mill_taps_bend) are below MILL_BLUR_LEAST times
- *  the middle of K, are left out.  Returns 0 if the kernel is too broad. */
+/** Compute each tap's P0 to P3 (top of this file) from the rotation's kernel K, of which `kernel`
+ *  [half + 1] is the middle and right half.  Outer taps, where K and B (mill_taps_bend) are below
+ *  MILL_BLUR_LEAST times the middle of K, are left out.  Returns 0 if the kernel is too broad. */
 MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_arm *arm,
                              mill_taps *taps)
 {
@@ -77,11 +77,11 @@ MILL_INLINE int mill_taps_of(int half, const double *kernel, const mill_model_ar
   while (reach > 0 && fabs(from[most + 1 + reach]) <= least && fabs(bend[most - reach]) <= least &&
          fabs(bend[most + reach]) <= least)
     reach--;
-  if (reach == most || 2 * reach + 2 > MILL_TAPS)
+  if (reach == most || 2 * reach + 2 > MILL_TAPS) /* K or B goes on, or too many taps */
     return 0;
   memset(taps, 0, sizeof *taps);
   taps->reach = reach;
-  for (int t = -reach; t <= reach + 1; t++) { /* k: K[t]; z: B[t]; _left: of t - 1 */
+  for (int t = -reach; t <= reach + 1; t++) { /* k_left: K[t - 1]; z: B[t]; z_left: s B[t - 1] */
     const double k = t <= reach ? from[most + 1 + t] : 0.0,
                  k_left = t > -reach ? from[most + t] : 0.0;
     const double z = t <= reach ? bend[most + t] : 0.0;
@@ -188,16 +188,16 @@ MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, cons
   const int n = s->n_pix;
   int low, high;
   float frac;
-  mill_taps taps, broad; /* of the kernel, and of its slope in v sin i */
+  mill_taps taps, of_slope; /* of the kernel, and of its slope in v sin i */
   if (MILL_WIDE || n < N || arm->n_pix < MILL_TAPS_GAIN * n)
     return 0;
   /* not from work->index, which other threads may still be writing */
   mill_locate(&at, s->ws->ln_wave[0], &low, &frac);
   mill_locate(&at, s->ws->ln_wave[n - 1], &high, &frac);
   if (!mill_taps_of(half, work->kernel, arm, &taps) ||
-      !mill_taps_of(half, work->kernel_slope, arm, &broad) ||
+      !mill_taps_of(half, work->kernel_slope, arm, &of_slope) ||
       !mill_taps_inside(&taps, low, high, arm->n_pix) ||
-      !mill_taps_inside(&broad, low, high, arm->n_pix))
+      !mill_taps_inside(&of_slope, low, high, arm->n_pix))
     return 0;
   const mill_real *value = (const mill_real *)work->grid;
   for (int l = 1; l <= m->n_label; l++)
@@ -208,7 +208,7 @@ MILL_BLOCK_FN int mill_block_pixel_taps(mill_block *b, const mill_model *m, cons
   {
     const int first = (c + 1) * N <= n ? c * N : n - N; /* the last N overlap those before */
     mill_taps_tile(m, &taps, slope_ln, e, first, work, to + first);
-    mill_taps_tile(m, &broad, 0.0, e, first, work, to + 2 * (size_t)m->max_seg_pix + first);
+    mill_taps_tile(m, &of_slope, 0.0, e, first, work, to + 2 * (size_t)m->max_seg_pix + first);
   }
   MILL_BARRIER(b);
   return 1;

@@ -136,7 +136,7 @@ static void cuda_close(mill_device *d)
 static int cuda_open(int n_thread, mill_device **out)
 {
   int err = MILL_OK;
-  (void)n_thread;
+  (void)n_thread; /* only the CPU backend starts threads */
   mill_device *d = NULL;
   /* a waiting thread sleeps, so that readers get its core; rounds take far longer than waking up */
   const unsigned waited_for = cudaEventDisableTiming | cudaEventBlockingSync;
@@ -298,7 +298,7 @@ static int default_slots(int *n_slot)
   return MILL_OK;
 }
 
-/* make the table of functions, with this GPU's name and default number of slots */
+/* make the table of functions, with this GPU's name and default slots; *out: the error code */
 const mill_backend *mill_backend_cuda(int *out)
 {
   /* at most the length that jobs compare between ranks */

@@ -103,12 +103,12 @@ static int join_pieces(const mill_upload *piece, int n, mill_upload *all)
   return i;
 }
 
-/* upload n pieces: large pinned ones directly, the others through the upload buffers */
+/* upload n pieces: large pinned ones (`stays`) directly, the others through the upload buffers */
 int mill_cuda_upload_all(mill_device *d, const mill_upload *piece, int n)
 {
   int n_direct = 0;
-  mill_upload all;
-  size_t most = 0;
+  mill_upload all; /* pieces joined to one copy */
+  size_t most = 0; /* bytes of all unpinned pieces, at most */
   CHECK_CUDA(cudaSetDevice(d->id));
   /* unpinned pieces share a buffer if they fit: adjacent ones become one copy */
   for (int i = 0; i < n; i++)

@@ -95,7 +95,7 @@ int mill_cuda_reserve_lanes(mill_device *d)
 {
   MILL_OWNED mill_workspace *work = NULL;
   void *memory = NULL;
-  size_t n_free = 0, n_most = 0;
+  size_t n_free = 0, n_most = 0; /* bytes */
   work_shape shape = shape_of(&d->model, d->n_slot);
   cudaError_t status = cudaSuccess;
   if (d->arena && d->shape.n_lane <= d->n_slot) { /* fewer lanes: memory was short */

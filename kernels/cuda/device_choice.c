@@ -43,7 +43,7 @@ int mill_gpu_has_code(const char *architectures, int major, int minor, int may_t
     return 1; /* too long: the CUDA runtime will check */
   snprintf(text, sizeof text, "%s", architectures);
   for (char *word = strtok_r(text, "; ,", &rest); word; word = strtok_r(NULL, "; ,", &rest)) {
-    int number, real, virtual_;
+    int number, real, virtual_; /* is it machine code; is it PTX */
     char letter;
     if (!read_architecture(word, &number, &letter, &real, &virtual_))
       return 1; /* native, all, all-major: the CUDA runtime will check */
@@ -75,7 +75,7 @@ static int check_driver(const mill_gpu_node *node)
 
 int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu)
 {
-  int n_fit = 0, unfit = -1, barred = -1;
+  int n_fit = 0, unfit = -1, barred = -1; /* unfit, barred: the last GPU of that kind */
   *gpu = -1;
   MILL_CHECK(check_driver(node));
   if (node->n_gpu < 1)
@@ -111,7 +111,7 @@ int mill_gpu_choose(const mill_gpu_node *node, int local_rank, int *gpu)
                       "administrator to change this",
                       node->gpu[barred].name);
   const mill_gpu_facts *g = &node->gpu[unfit];
-  if (mill_gpu_has_code(node->architectures, g->major, g->minor, /*may_translate=*/1))
+  if (mill_gpu_has_code(node->architectures, g->major, g->minor, /*may_translate=*/1)) /* PTX */
     return MILL_ERROR(MILL_ERR_CONFIG,
                       "this build has no code for the GPU %s (sm_%d%d), only PTX, and the driver "
                       "for CUDA %d.%d cannot translate PTX of CUDA %d.%d: build with "

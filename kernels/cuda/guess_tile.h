@@ -63,8 +63,8 @@ MILL_INLINE void mill_guess_zero(float *sum)
 
 /** At one frequency, add conj(D) T of n_block blocks of bins to one star's sums.  D, T: transforms
  *  of data and of MILL_GUESS_TEMPLATES templates in a block; arrays: kernels/cpu/guess_tile.h. */
-MILL_INLINE void mill_guess_products(int, int n_block, const float *const *of_star, const float *t,
-                                     float *const *to_star)
+MILL_INLINE void mill_guess_products(int /*n_star is 1*/, int n_block, const float *const *of_star,
+                                     const float *t, float *const *to_star)
 {
   const float *d = *of_star;
   float *sum = *to_star;
@@ -85,7 +85,7 @@ MILL_INLINE void mill_guess_products(int, int n_block, const float *const *of_st
   mill_four_put(&s, sum);
 }
 
-/** Apply a butterfly, as mill_fourier_pair does, to MILL_GUESS_TEMPLATES sequences. */
+/** Apply butterfly j, which joins numbers `half` apart, to MILL_GUESS_TEMPLATES sequences. */
 MILL_INLINE void mill_guess_pair(int n, int half, int j, int inverse, const float *root, float *x)
 {
   const int k = j & (half - 1), i_root = k * (n / 2 / half);

@@ -374,7 +374,7 @@ static int run_steps(batch *b)
   const mill_particle_setup *s = b->setup;
   const particle_view &v = b->view;
   for (int step = 0, i_record = 0; step <= s->n_step;) { /* step 0 is the start */
-    const int until = i_record < s->n_record ? s->record[i_record] : s->n_step;
+    const int until = i_record < s->n_record ? s->record[i_record] : s->n_step; /* next density */
     const int n = until - step + 1 < MILL_PARTICLE_STRIDE ? until - step + 1 : MILL_PARTICLE_STRIDE;
     const int is_record = i_record < s->n_record && s->record[i_record] == step + n - 1;
     MILL_CHECK(mill_cuda_launch(b->stream, "kernel particle_move",
@@ -458,7 +458,7 @@ static void set_sizes(batch *b)
   b->n_tile = (int)((n_all_segment + v->n_segment - 1) / v->n_segment);
   v->n_part = at_most(((int64_t)s->n_particle + PART - 1) / PART, MOST_PART);
   v->n_slab = v->n_part;
-  if (!v->n_node) {
+  if (!v->n_node) { /* exact form: limit the blocks, and the memory of the slabs' sums */
     v->n_slab = at_most(v->n_part, MOST_SUM_BLOCK / b->n_tile);
     v->n_slab = at_most(v->n_slab, SLAB_BYTES / (int64_t)sizeof(double) / n_grid);
   }

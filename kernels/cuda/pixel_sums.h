@@ -49,8 +49,8 @@ static __device__ __forceinline__ void mill_gram_collect_tile(int lane, int firs
   }
 }
 
-/** Set sums to the sum of the warps' products of rows, in the order of warps.  A group is eight
- *  rows.
+/** Set sums to the warps' products of rows, added up: warp 0 sets the sums, the others add to them
+ *  one after another.  A group is eight rows.
  *
  *  g0, h   groups; the caller goes through h = 0, 1, ... for each g0
  *  own     products of all pairs of rows in groups g0 to g0 + n_own - 1; used only if h is 0
@@ -80,7 +80,8 @@ mill_gram_collect(int thread, int n_thread, int first, int n_row, int g0, int h,
   }
 }
 
-/** Compute normal equations, and eliminate the rows E of model error (kernels/cpu/pixel_sums.h). */
+/** Compute the normal equations (matrix a, right-hand side v) and eliminate the rows E of model
+ *  error.  with_s: E times (continuum functions times template); with_residual: E times data. */
 static __device__ inline void mill_block_normal_matrix(mill_block *b, int nk, int n_error,
                                                        const double *sums, double *a, double *v,
                                                        double *with_s, double *with_residual)
@@ -170,7 +171,8 @@ typedef struct mill_team {
   int first, step;
 } mill_team;
 
-/** Teams of threads share the n likelihoods of a segment; choose the calling thread's team.
+/** Teams of threads share the n likelihoods of a segment: a team computes number first, first +
+ *  step, and so on.  Choose the calling thread's team.
  *
  *  A team is a warp with its own pixel rows (row_bytes each) and sums.  It is the whole block if n
  *  is 1 or shared memory is too small.  A warp lacks memory for block sums and tiles, so it
@@ -298,8 +300,8 @@ static __device__ __forceinline__ void mill_cut_row(int base, int n, mill_real *
       x[k] = 0;
 }
 
-/** Add products of rows over a warp's 32 pixels.  Four lanes share each of a group's eight rows;
- *  each lane has eight of the row's pixels (mill_load_row).
+/** Add products of rows, each times its multiplier `by`, over a warp's 32 pixels.  Four lanes share
+ *  each of a group's eight rows; each lane has eight of the row's pixels (mill_load_row).
  *
  *  r, x [n_own]  in      this lane's row in each of n_own groups; its eight pixels of the row
  *  q, other      in      this lane's row in another group; its eight pixels of the row
@@ -343,7 +345,8 @@ mill_gram_add(const double *stage, const mill_product_row *r, const mill_real (*
 /** Row 1 of `by` [2][pitch] holds half of dF / d template at each pixel, row 0 P a / sigma.  Add to
  *  row 1 what the model error contributes:
  *    (P a E^T (E r) - weight p^T N^-1 U^T E) / sigma,  weight: mill_det_weight.
- *  U [e][k]: sum over pixels of E_e P_k t.  kernels/cpu/pixel_sums.h explains the other symbols. */
+ *  P: continuum functions, p at one pixel; a: their coefficients; E: rows of model error; t, r:
+ *  template and residual / sigma; N: normal matrix; U [e][k]: sum over pixels of E_e P_k t. */
 static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
                                                        const mill_model *m, const mill_segment *s,
                                                        int pitch, const mill_workspace *work,
@@ -371,9 +374,9 @@ static __device__ __noinline__ void mill_error_weights(int thread, int n_thread,
 
 /** Fill `by` [2][pitch] at a segment's pixels; nk <= n_max.
  *
- *  row 0  the continuum P a, divided by sigma
+ *  row 0  the continuum P a (p: functions P at a pixel), divided by sigma
  *  row 1  half of dF / d template: (weight t p^T N^-1 p - (P a) r) / sigma
- *         (weight: mill_det_weight; other symbols: kernels/cpu/pixel_sums.h) */
+ *         (weight: mill_det_weight; t, r: template and residual / sigma; N: normal matrix) */
 template <int n_max>
 static __device__ __noinline__ void mill_weights_of(int thread, int n_thread, const mill_model *m,
                                                     const mill_segment *s, const mill_real *templ,

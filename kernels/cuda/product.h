@@ -166,7 +166,7 @@ fetch_stage(const row_layout<const real> &in, const tile_rows<real> &rows, const
 {
   typedef product_size<real> size;
   enum { IN_ROW = STAGE / size::PIECE, IN_PANEL = size::PANEL / size::PIECE };
-  enum { N_INPUT = size::ROW_SIDE * n_row * IN_ROW };
+  enum { N_INPUT = size::ROW_SIDE * n_row * IN_ROW }; /* IN_ROW, IN_PANEL, N_INPUT: pieces */
   /* a thread copies the inputs k_in, k_in + 1, ... of several rows */
   const int thread = (int)threadIdx.x;
   const int k_in = thread % IN_ROW * size::PIECE, n_rest = n_in - k0 - k_in;

@@ -40,7 +40,7 @@ MILL_INLINE void mill_spline_filter_row(mill_block *b, int len, const mill_real 
                                         const mill_real *x, mill_real *to)
 {
   enum { MOST = 28 }; /* four outputs need 4 + 6 apart inputs: 10, loaded as 12, or 28 */
-  const int n_load = apart == 1 ? 12 : MOST, skip = apart == 1 ? MILL_SPLINE_NEAR - 3 : 0;
+  const int n_load = apart == 1 ? 12 : MOST, skip = apart == 1 ? 1 : 0; /* x - skip is aligned */
   const int lane = b->thread & 31, n_rest = len & 3;
   MILL_PRAGMA(unroll 1)
   for (int i = 4 * lane; i < len - n_rest; i += 4 * 32) {

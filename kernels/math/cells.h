@@ -67,7 +67,7 @@ static inline double mill_cell_place(int n_pix, const double *wave_aa, int i)
  *  n_pix            in   3 or more
  *  wave_aa [n_pix]  in   ascending
  *  cell             in   pixels per cell
- *  power, coef      in, out: tables at the top of this file */
+ *  power, coef      in, out: powers of x in a cell; their coefficients (top of this file) */
 static inline int mill_cell_fit(int kind, int n_cont, int n_pix, const double *wave_aa, int cell,
                                 const double *power, double *coef)
 {

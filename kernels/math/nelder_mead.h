@@ -189,7 +189,7 @@ MILL_HD_CALLED static inline void mill_nm_start(mill_nm *nm, int n, const double
   nm->n = in_range ? n : 0;
   nm->status = in_range ? MILL_NM_GO : MILL_NM_RANGE;
   nm->n_eval = 0;
-  nm->n_iter = 1;
+  nm->n_iter = 1; /* as SciPy counts */
   nm->f_reflected = MILL_NM_HUGE;
   for (int i = 0; i <= nm->n; ++i) {
     nm->f[i] = MILL_NM_HUGE;

@@ -69,8 +69,8 @@ MILL_HD static inline int mill_rotation_slope_half_width(int kind, double r_pix)
   return half < least ? least : half;
 }
 
-/** Compute W_k of MILL_ROT_LINEAR (head of this file) and dW_k/dR, at R = r_pix.  At R = 0 the
- *  slope is its limit from above: s = int_0^1 x K(x) dx for k = 1, -2 s for k = 0. */
+/** Compute W_k = int_-1^1 L(k - R x) K(x) dx and dW_k/dR at R = r_pix, for L(y) = max(0, 1 - |y|).
+ *  At R = 0 the slope is its limit from above: s = int_0^1 x K(x) dx for k = 1, -2 s for k = 0. */
 MILL_HD static inline void mill_rotation_linear(double r_pix, int k, double *weight, double *slope)
 {
   double a0, a1, b0, b1, c0, c1;
@@ -113,9 +113,9 @@ MILL_HD static inline void mill_rotation_moments(double r_pix, int k, double *we
   *slope = p2 + q * (p4 / 6.0 + q * (p6 / 120.0));
 }
 
-/** Compute W_k and dW_k/d(R^2/2) for the quintic L (symbols: head of this file).  A closed form
- *  would divide rounding errors by R^5.  Here a Gauss-Legendre quadrature between grid points, in
- *  t = tan(asin(x) / 2), has errors below rounding: the integrand is analytic in t. */
+/** Compute W_k = int_-1^1 L(k - R x) K(x) dx and dW_k/d(R^2/2) at R = r_pix for the quintic L (head
+ *  of this file).  A closed form would divide rounding errors by R^5.  Gauss-Legendre quadrature
+ *  between grid points, in t = tan(asin(x) / 2), has errors below rounding. */
 MILL_HD static inline void mill_rotation_quintic(double r_pix, int k, double *weight, double *slope)
 {
   /* L at |y| = i + s: coefficients of the powers of s */

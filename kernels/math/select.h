@@ -58,7 +58,7 @@ MILL_BLOCK_FN void mill_block_select(mill_block *b, int n, const float *x, const
     value[q][0] = value[q][1] = (double)found;
     n_upto = mill_block_sum(b, n_upto);
     minus_next = mill_block_max(b, minus_next);
-    if (n_upto <= k[q] + 1.0 && minus_next > -(double)INFINITY)
+    if (n_upto <= k[q] + 1.0 && minus_next > -(double)INFINITY) /* rank k + 1 is above `found` */
       value[q][1] = -minus_next;
   }
 }

@@ -96,7 +96,7 @@ MILL_HD static inline void mill_kernel_make(const mill_particle_setup *s, const 
                                : factor * factor * moment[1 + MILL_PARTICLE_DIM + at];
       cov[a][e] = a != e && along_axes ? 0.0 : value;
     }
-  mill_kernel_split(n_dim, cov, k);
+  mill_kernel_split(n_dim, cov, k); /* sets is_there and the peak of a kernel of integral 1 */
   k->peak /= n;
   k->n_all_image = 1;
   for (int a = 0; a < n_dim; a++) {

@@ -42,7 +42,7 @@ int mill_particle_check_setup(const mill_particle_setup *s)
     n_grid *= s->n_grid[a];
     n_node *= s->form == MILL_DENSITY_BINNED ? s->n_node[a] : 1;
   }
-  double n_most = fmax(n_grid, n_node), n_work = n_node;
+  double n_most = fmax(n_grid, n_node), n_work = n_node; /* n_work: after each axis */
   for (int a = s->n_dim - 1; a >= 0 && s->form == MILL_DENSITY_BINNED; a--) {
     n_work = n_work / s->n_node[a] * s->n_grid[a];
     n_most = fmax(n_most, n_work);

@@ -67,7 +67,7 @@ typedef struct mill_particle_place {
   double v[MILL_PARTICLE_DIM];
 } mill_particle_place;
 
-/** Compute the gradient of one time slice at a place; 0 along axes beyond n_dim. */
+/** Compute the gradient at a place, from one time slice's coefficients; 0 along axes past n_dim. */
 MILL_HD_CALLED static inline mill_particle_place
 mill_field_slope(const mill_particle_field *f, const double *coef, mill_particle_place at)
 {

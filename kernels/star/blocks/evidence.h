@@ -117,7 +117,7 @@ MILL_BLOCK_FN void mill_block_evidence(mill_block *b, const mill_model *m, mill_
   mill_block_sum_n(b, part, 2, sum);
   /* ln of the t distribution's normalisation, which the densities leave out */
   const double ln_t = lgamma(0.5 * (t + n)) - lgamma(0.5 * t) - 0.5 * n * log(t * MILL_PI);
-  const double ln_prior =
+  const double ln_prior = /* NaN: exposures share an error, so F lacks the right normalisation */
       mill_is_shared(m, slot) ? (double)NAN : mill_block_prior_integral(b, m, slot, &var);
   MILL_SERIAL(b)
   {

@@ -130,9 +130,9 @@ MILL_HD static inline void mill_guess_doubt_sky(int n_sky, const mill_segment *s
   *w /= variance;
 }
 
-/** Fill s->guess with the Fourier transforms of a segment's bins of w = c^2/sigma^2 and of w n,
- *  where n = d/c - 1 (top of this file).
- *   MILL_BINS_ALL       both; c is the continuum fit in work->solve
+/** Fill s->guess with the Fourier transform of w - 2 i w n in a segment's bins, where
+ *  w = c^2/sigma^2 and n = d/c - 1 (top of this file).
+ *   MILL_BINS_ALL       both terms; c is the fit of nk functions in work->solve (nk 0: no weight)
  *   MILL_BINS_SQUARE    only w; c is the model; s->scratch has c / (sigma of the data alone)
  *   MILL_BINS_RESIDUAL  only w n; c as for MILL_BINS_SQUARE
  *  work->pixel and work->smooth are work space, [n_pix] double each. */
@@ -257,12 +257,12 @@ MILL_BLOCK_FN int mill_block_guess_take(mill_block *b, const mill_model *m, mill
   const double first = -mill_block_max(b, -candidate);
   if (!(first < INFINITY))
     return -1;
-  const int taken = (int)first, nr = m->n_guess_vsini;
-  MILL_FOR(b, i, m->n_templ / nr)
+  const int taken = (int)first, n_vsini = m->n_guess_vsini;
+  MILL_FOR(b, i, m->n_templ / n_vsini)
   {
-    if (i == taken / nr || mill_guess_distance2(m, i, taken / nr) < apart * apart)
-      for (int r = 0; r < nr; r++)
-        slot->guess.least[i * nr + r] = INFINITY;
+    if (i == taken / n_vsini || mill_guess_distance2(m, i, taken / n_vsini) < apart * apart)
+      for (int r = 0; r < n_vsini; r++)
+        slot->guess.least[i * n_vsini + r] = INFINITY;
   }
   MILL_BARRIER(b);
   return taken;
@@ -349,15 +349,15 @@ MILL_BLOCK_FN void mill_block_guess_priors(mill_block *b, const mill_model *m, m
   for (int j = 0; j < m->n_deriv; j++)
     any |= mill_prior_sigma(m, slot, j) > 0.0;
   const int n = any ? m->n_templ * (2 * m->guess_half + 1) : 0;
-  double nearest = INFINITY;
+  double least = INFINITY;
   MILL_FOR(b, e, n)
   {
-    nearest = fmin(nearest, mill_guess_penalty(m, slot, e));
+    least = fmin(least, mill_guess_penalty(m, slot, e));
   }
-  nearest = -mill_block_max(b, -nearest);
+  least = -mill_block_max(b, -least);
   MILL_FOR(b, e, n)
   {
-    slot->guess.chisq[e] += mill_guess_penalty(m, slot, e) - nearest;
+    slot->guess.chisq[e] += mill_guess_penalty(m, slot, e) - least;
   }
   MILL_BARRIER(b);
 }

@@ -363,7 +363,7 @@ MILL_BLOCK_FN void mill_block_final(mill_block *b, const mill_model *m, const mi
   MILL_BARRIER(b);
   mill_block_gain(b, s, &gain, &n_block);
   mill_block_emission(b, s, vel_km_s, answer + MILL_ANSWER_EMISSION);
-  const double f_c = mill_block_project(b, m, s, none, 1.0, 0.0, work);
+  const double f_c = mill_block_project(b, m, s, none, 1.0, 0.0, work); /* the continuum alone */
   mill_block_residual(b, s, none, 1.0, 0, work, &chisq_c, &unused_negative, &unused_largest);
   MILL_BARRIER(b);
   /* work->solve has this star's coefficients only if F is finite */
@@ -484,8 +484,8 @@ MILL_BLOCK_FN void mill_block_values(mill_block *b, const mill_model *m, const m
   mill_block_team_end(&team);
 }
 
-/** Set work->templ and its spline, work->bend, for a request without tangents.  mill_template_keeps
- *  says if slot->kept keeps the template for later requests with the same v sin i and labels. */
+/** Set work->templ and its spline, work->bend, for a request without tangents.  slot->kept may keep
+ *  the template (in_slot) for later requests with equal v sin i and labels (is_known). */
 MILL_BLOCK_FN void mill_block_template(mill_block *b, const mill_model *m, mill_slot *slot,
                                        int i_arm, mill_workspace *work)
 {

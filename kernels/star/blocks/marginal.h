@@ -177,9 +177,9 @@ MILL_BLOCK_FN int mill_block_mode_split(mill_block *b, const mill_model *m, cons
 {
   const double n = mill_block_take_mode(b, s, modes, mode), part = n / (double)s->n_sample;
   const double least_weight = fmax(MILL_MODE_WEIGHT, MILL_MODE_ESS / ess);
-  double lowest = MILL_MODE_VALLEY;               /* ratio of the deepest valley so far */
-  mill_mode_cut best = {mode, -1, modes->n, 0.0}; /* k is -1 until a valley is found */
-  for (int k = 0; k < s->n_free && n > 1.0; k++) {
+  double lowest = MILL_MODE_VALLEY;                /* ratio of the deepest valley so far */
+  mill_mode_cut best = {mode, -1, modes->n, 0.0};  /* k is -1 until a valley is found */
+  for (int k = 0; k < s->n_free && n > 1.0; k++) { /* a single sample has no variance */
     const int j = s->par[k];
     double mean, var;
     int at = 0;

@@ -64,8 +64,8 @@ MILL_HD static inline int mill_model_error_at(const mill_model_error *error, con
 }
 
 /** Write to row j of s->error: component j at the pixels (by the cubic through four points), times
- *  the component's sigma, times the template before the resolution matrix.  Without a matrix also
- *  multiply by continuum (s->scratch) / sigma, which gives the component in units of the noise. */
+ *  its sigma, sqrt(n_share) and the template before the resolution matrix (level plus row 0 of
+ *  mill_sharp_rows).  Without a matrix also times continuum (s->scratch) / the pixel's sigma. */
 MILL_BLOCK_FN void mill_block_locate_error(mill_block *b, const mill_model_arm *arm,
                                            mill_segment *s, double level, double n_share,
                                            const mill_workspace *work)
@@ -244,8 +244,8 @@ MILL_BLOCK_FN void mill_block_weigh_error(mill_block *b, const mill_model_arm *a
 }
 
 /** Write the columns of C, one for each component, to the rows of s->error.  A column is resolution
- *  matrix times (component * template), times continuum (s->scratch) / sigma.  Row 0 of
- *  mill_sharp_rows is the template before the matrix; rows 1 to 3 are overwritten. */
+ *  matrix times (sqrt(n_share) * component * template), times continuum (s->scratch) / sigma.
+ *  Level plus row 0 of mill_sharp_rows is the template; rows 1 to 3 are overwritten. */
 MILL_BLOCK_FN void mill_block_draw_error(mill_block *b, const mill_model *m, mill_segment *s,
                                          double level, double n_share, mill_workspace *work)
 {

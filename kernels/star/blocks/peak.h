@@ -40,7 +40,7 @@ MILL_BLOCK_FN void mill_block_peak_match(mill_block *b, const mill_model *m, int
  *  group: the group that has the star's best guess template.  Velocities that differ from the
  *  star's by pair.least_apart to MILL_PAIR_MOST_APART are searched.  A template of free strength
  *  lowers chi^2 by (sum w n m)^2 / sum w m^2, the peak's squared significance (symbols: guess.h).
- *  Sets pair.peak, peak_km_s and peak_stands. */
+ *  Sets pair.peak (significance), peak_km_s and peak_stands (MILL_PEAK_STANDS). */
 MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot *slot,
                                    mill_workspace *work)
 {
@@ -49,7 +49,7 @@ MILL_BLOCK_FN void mill_block_peak(mill_block *b, const mill_model *m, mill_slot
   const int n = m->n_templ - k0 < MILL_GUESS_LANE ? m->n_templ - k0 : MILL_GUESS_LANE;
   const double v = slot->theta[MILL_PAR_VRAD];
   const double apart = slot->pair.least_apart, most = MILL_PAIR_MOST_APART;
-  int v0, v1, left, right;
+  int v0, v1, left, right; /* velocity bins: search from v0 to v1, without left to right */
   mill_guess_within(m, mill_within_velocities(m, v - most), mill_within_velocities(m, v + most),
                     &v0, &v1);
   mill_guess_within(m, v - apart, v + apart, &left, &right);

@@ -128,18 +128,18 @@ MILL_BLOCK_FN double mill_block_noise(mill_block *b, const mill_segment *s, doub
 {
   const float *d = s->d, *model = s->scratch;
   const unsigned char *good = s->good;
-  double sum = 0.0, n_both = 0.0, total[2] = {0.0, 0.0}; /* over all lags so far */
+  double sum = 0.0, n_pair = 0.0, total[2] = {0.0, 0.0}; /* over lags, until pairs are enough */
   for (int lag = MILL_NOISE_LAG;
        lag <= MILL_NOISE_FAR && MILL_NOISE_ENOUGH * total[1] < (double)s->n_good; lag++) {
-    MILL_FOR_SUM(b, i, s->n_pix - lag, sum, n_both)
+    MILL_FOR_SUM(b, i, s->n_pix - lag, sum, n_pair)
     {
       const int k = i + lag, both = good[i] & good[k];
       const double here = (double)d[i] - (double)model[i];
       const double there = (double)d[k] - (double)model[k];
       sum += both ? 0.5 * (here - there) * (here - there) : 0.0;
-      n_both += both;
+      n_pair += both;
     }
-    const double part[2] = {sum, n_both};
+    const double part[2] = {sum, n_pair};
     mill_block_sum_n(b, part, 2, total);
   }
   return total[1] > 0.0 ? s->n_good * total[0] / total[1] : chisq;

@@ -120,7 +120,7 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
   if (lsf_aa) {
     MILL_FOR(b, i, n)
     {
-      s->good[i] &= lsf_aa[i] == lsf_aa[i];
+      s->good[i] &= lsf_aa[i] == lsf_aa[i]; /* not NaN */
     }
   }
   MILL_FOR_SIMD(b, i, n)
@@ -144,7 +144,8 @@ MILL_BLOCK_FN int mill_block_good(mill_block *b, const mill_model *m, mill_segme
  *  their rounding would dominate F. */
 #define MILL_MOST_SN 1e4
 
-/** Write flux / sigma to s->d and 1 / sigma to s->is.
+/** Write flux / sigma to s->d and 1 / sigma to s->is; interpolate flux over unusable pixels.
+ *  ignore     in   mask bits that leave a pixel usable
  *  bad, most  in   1 / sigma to give to bad pixels; upper limit of 1 / sigma for good pixels
  *  total [3]  out  sum of ln(1 / sigma), sum of d^2, number of pixels with an unusable d or is */
 MILL_BLOCK_FN void mill_block_scale_pixels(mill_block *b, uint32_t ignore, mill_segment *s,

@@ -131,7 +131,7 @@ MILL_BLOCK_FN void mill_deconvolve_uneven(const mill_segment *s, int first, int 
                                           const double (*row)[MILL_CHUNK], double (*x)[MILL_CHUNK])
 {
   const int nd = s->n_diag;
-  const float *at = s->deconv.at + first;
+  const float *at = s->deconv.at + first; /* fractional index of each pixel's solver */
   float low = at[0], high = at[0];
   for (int i = 1; i < len; i++) {
     low = at[i] < low ? at[i] : low;
@@ -169,8 +169,8 @@ MILL_HD static inline void mill_sum_row(int n_diag, int n_pix, const float *reso
  *  narrow [len]  out  the row's sum; 0 for rows that are not narrow
  *  shift [len]   out  half of the row's first moment (pixels)
  *
- *  A row's sigma is sum^2 / (2 sqrt(pi) sum of squares), as for a Gaussian.  Wings and shifts
- *  hardly change it.  A row cut at an end of the arm has shift 0 and the nearest whole row's sigma.
+ *  A row's sigma is sum^2 / (2 sqrt(pi) sum of squares), as for a Gaussian.  A row cut at an end of
+ *  the arm has shift 0 and the nearest whole row's sigma; no row is whole if n <= 2 h.
  *  Returns how many sigmas are below MILL_LSF_NARROW times the templates'. */
 MILL_BLOCK_FN int mill_find_narrow(const mill_segment *s, int first, int len,
                                    const double (*row)[MILL_CHUNK], double *narrow, double *shift)

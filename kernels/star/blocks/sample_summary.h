@@ -58,7 +58,7 @@ MILL_BLOCK_FN void mill_block_post_spread(mill_block *b, const mill_model *m, mi
 {
   mill_sample *s = &slot->sample;
   const int most = m->set.sample.max_eval, n = s->n_point;
-  const int n_all = n < most / MILL_POST_COPIES ? MILL_POST_COPIES * n : most;
+  const int n_all = n < most / MILL_POST_COPIES ? MILL_POST_COPIES * n : most; /* copies */
   double all = 0.0;
   MILL_FOR(b, i, n)
   {
@@ -91,8 +91,8 @@ MILL_HD static inline mill_samples mill_sample_set(const mill_slot *slot)
 {
   mill_samples s;
   s.x = slot->sample.x;
-  s.copies = slot->sample.sorted;
-  s.column = slot->sample.ln_p; /* ln_p and ln_w have become work space */
+  s.copies = slot->sample.sorted; /* now numbers of copies; ln_p and ln_w are now work space */
+  s.column = slot->sample.ln_p;
   s.own = slot->sample.ln_w;
   s.n = slot->sample.n_point > 0 ? slot->sample.n_point : 1; /* without points: the solution */
   s.n_sample = slot->sample.n_sample;
@@ -108,18 +108,18 @@ MILL_BLOCK_FN void mill_block_post_moments(mill_block *b, const mill_samples *s,
 {
   const int n = s->n_free;
   for (int k = 0; k < n; k++) {
-    double own, var;
-    mill_block_column_moments(b, s, k, s->copies, s->n_sample, &own, &var); /* sets s->column */
+    double mean_k, var;
+    mill_block_column_moments(b, s, k, s->copies, s->n_sample, &mean_k, &var); /* and s->column */
     MILL_SERIAL(b)
     {
-      mean[k] = own;
+      mean[k] = mean_k;
       covar[k * n + k] = var;
     }
     for (int l = 0; l < k; l++) {
       double sum = 0.0;
       MILL_FOR(b, i, s->n)
       {
-        sum += (double)s->copies[i] * ((double)s->column[i] - own) *
+        sum += (double)s->copies[i] * ((double)s->column[i] - mean_k) *
                ((double)s->x[(size_t)i * (size_t)n + (size_t)l] - mean[l]);
       }
       sum = mill_block_sum(b, sum);
@@ -203,8 +203,8 @@ MILL_BLOCK_FN int mill_block_post_beyond_hull(mill_block *b, const mill_model *m
 }
 
 /** Store free parameter k's density, summed over modes.  Its range is low to high and, at both
- *  ends, some kernel widths of the first mode.  Returns MILL_POST_SHAPE unless it is the fit's
- *  Gaussian. */
+ *  ends, some kernel widths of the first mode.  Returns MILL_POST_SHAPE unless the density is the
+ *  fit's Gaussian. */
 MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mill_slot *slot,
                                           const mill_samples *s, const mill_modes *modes, int k,
                                           double low, double high)
@@ -239,8 +239,8 @@ MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mi
   return error > 0.0 && differs > MILL_POST_DIFFER ? MILL_POST_SHAPE : 0;
 }
 
-/** Store percentiles, density and effective size of free parameter k; returns its flags.  shift,
- *  sigma: as in mill_block_post_flags. */
+/** Store percentiles, density and effective size of free parameter k; returns its flags.
+ *  shift, sigma: mean of the samples less the solution; their standard deviation. */
 MILL_BLOCK_FN int mill_block_post_par(mill_block *b, const mill_model *m, mill_slot *slot,
                                       const mill_samples *s, const mill_modes *modes, int k,
                                       double shift, double sigma)
@@ -263,7 +263,8 @@ MILL_BLOCK_FN int mill_block_post_par(mill_block *b, const mill_model *m, mill_s
          mill_block_post_density(b, m, slot, s, modes, k, s->at[j] + at[N], s->at[j] + at[N + 1]);
 }
 
-/** Store weight, mean and standard deviations of a mode (n samples, s->own) as mode number `to`. */
+/** Store weight, mean and standard deviations of a mode as mode number `to`, without velocity
+ *  offsets (parameters from n_deriv on).  n samples are in the mode; s->own: copies of each. */
 MILL_BLOCK_FN void mill_block_post_mode(mill_block *b, const mill_model *m, mill_slot *slot,
                                         const mill_samples *s, double n, int to)
 {
@@ -362,8 +363,8 @@ MILL_BLOCK_FN void mill_block_post_end(mill_block *b, const mill_model *m, mill_
   mill_sample *s = &slot->sample;
   mill_posterior *p = s->posterior;
   double *mean = slot->space.mean, *covar = slot->space.matrix[0];
-  const double refit = slot->result.m2ll, given = slot->starts.given_f; /* F in the row of --fit */
-  const double worse = slot->starts.has_given && given < INFINITY ? fmax(given, refit) : refit;
+  const double refit = slot->result.m2ll, fit = slot->starts.given_f; /* fit: in --fit's row */
+  const double worse = slot->starts.has_given && fit < INFINITY ? fmax(fit, refit) : refit;
   const int n = slot->n_free, nd = m->n_deriv;
   MILL_SERIAL(b)
   {
