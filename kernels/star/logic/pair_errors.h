@@ -112,15 +112,20 @@ MILL_HD_CALLED static inline void mill_pair_subtract(const mill_model *m, mill_s
 
 /** Weighted means of both stars' velocities over the epochs that are eliminated; k = 0 is the star
  *  whose turn it is.  If the shared parameters change by x, the means change by move - slope x;
- *  variance: for fixed x. */
+ *  variance: for fixed x.  If epochs tell the stars apart (n_told), the means leave out the others,
+ *  as the row's VRAD will. */
 typedef struct mill_pair_mean {
+  int n_told;
   double weight[2], move[2], variance[3]; /**< weight: sum over epochs; elements 00, 01, 11 */
   double *slope;                          /**< [2][n_all] */
 } mill_pair_mean;
 
 /** Weight of an epoch in the mean k.  As in mill_pair_epochs_centre, each star's errors count. */
-MILL_HD static inline double mill_pair_weight(const mill_slot *slot, int i, int k)
+MILL_HD static inline double mill_pair_weight(const mill_model *m, const mill_slot *slot,
+                                              const mill_pair_mean *mean, int i, int k)
 {
+  if (mean->n_told > 0 && !mill_pair_is_told(m, slot, i))
+    return 0.0;
   const double err = slot->epoch[i].pair_err[k == 0 ? slot->pair.star : 1 - slot->pair.star];
   return 1.0 / (err * err);
 }
@@ -135,8 +140,8 @@ MILL_HD_CALLED static inline void mill_pair_eliminate_epoch(const mill_model *m,
   const int vrad[2] = {MILL_PAR_VRAD, np + MILL_PAR_VRAD};
   const double *part = slot->space.part;
   double *grad = slot->space.joint_grad;
-  const double w[2] = {mill_pair_weight(slot, i, 0) / mean->weight[0],
-                       mill_pair_weight(slot, i, 1) / mean->weight[1]};
+  const double w[2] = {mill_pair_weight(m, slot, mean, i, 0) / mean->weight[0],
+                       mill_pair_weight(m, slot, mean, i, 1) / mean->weight[1]};
   for (int k = 0; k < 3; k++)
     mean->variance[k] += w[k / 2] * w[(k + 1) / 2] * p[k];
   for (int k = 0; k < 2; k++) {
@@ -165,10 +170,12 @@ MILL_HD_CALLED static inline void mill_pair_eliminate(const mill_model *m, mill_
   const int np = m->n_par, n_all = np + mill_pair_n(m);
   const mill_pair_line line = mill_pair_line_of(m, slot);
   double *g = slot->space.matrix[0], p[3];
-  mill_pair_mean mean = {{0.0, 0.0}, {0.0, 0.0}, {0.0, 0.0, 0.0}, slot->space.matrix[1]};
+  mill_pair_mean mean = {0, {0.0, 0.0}, {0.0, 0.0}, {0.0, 0.0, 0.0}, slot->space.matrix[1]};
+  for (int i = 0; i < slot->n_epoch; i++)
+    mean.n_told += mill_pair_epoch_is_free(m, slot, &line, i) && mill_pair_is_told(m, slot, i);
   for (int i = 0; i < slot->n_epoch; i++)
     for (int k = 0; k < 2 && mill_pair_epoch_is_free(m, slot, &line, i); k++)
-      mean.weight[k] += mill_pair_weight(slot, i, k);
+      mean.weight[k] += mill_pair_weight(m, slot, &mean, i, k);
   if (!(mean.weight[0] > 0.0))
     return;
   for (int c = 0; c < 2 * n_all; c++)
