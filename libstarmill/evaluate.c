@@ -23,7 +23,7 @@ typedef struct loglike_out {
   double *m2ll, *penalty, *gradient, *curvature;
 } loglike_out;
 
-/* Evaluate -2 ln L at n points [n][n_par], all within the limits.  Derivatives are in v sin i. */
+/* Evaluate -2 ln L at n points [n][n_par], all within the limits, with derivatives by v sin i. */
 static int ask(starmill_library *h, int n, const double *theta, const loglike_out *out,
                mill_evaluation *eval)
 {
@@ -114,7 +114,7 @@ static int check_within(const starmill_library *h, const double *theta)
   return MILL_OK;
 }
 
-/* Store theta, and load the star again with the model error there. After a failure undo this. */
+/* Load the star again with the model error at theta (NULL: none).  After a failure undo this. */
 int starmill_fix_model_error(starmill_library *library, starmill_star *star, const double *theta,
                              starmill_error *error)
 {
@@ -291,7 +291,7 @@ static int make_template(starmill_library *h, const starmill_spectrum *spectrum,
   flat.exposure = 0;
   MILL_CHECK(mill_star_make(h, &flat, 1, &star));
   const int code = make_model(h, star, theta, &model);
-  mill_pipeline_drop(h->pipeline);
+  mill_pipeline_drop(h->pipeline); /* also after a failure, as this function frees the star */
   h->held = 0;
   MILL_CHECK(code);
   for (int i = 0; i < spectrum->n_pix; i++)

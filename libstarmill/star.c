@@ -83,7 +83,7 @@ static int add_systematic(mill_spectra *spectra, const starmill_spectrum *from, 
 static int add_channels(void *state, mill_spectra *spectra, const int64_t *exposure, int n)
 {
   const memory_source *source = state;
-  (void)exposure;
+  (void)exposure; /* the star in memory is read whole */
   (void)n;
   for (int i = 0; i < source->n; i++) {
     const starmill_spectrum *from = &source->spectrum[i];
@@ -141,7 +141,7 @@ int mill_star_make(starmill_library *h, const starmill_spectrum *spectrum, int n
   MILL_AT_END(mill_read_batch_clear) mill_read_batch batch = {0};
   MILL_OWNED int64_t *exposure = NULL;
   MILL_CHECK(count_exposures(spectrum, n, &n_exposure));
-  MILL_CHECK(MILL_ALLOC(n_exposure, &exposure)); /* zeros, which add_channels ignores */
+  MILL_CHECK(MILL_ALLOC(n_exposure, &exposure)); /* for the reader; add_channels ignores it */
   MILL_CHECK(
       mill_spectra_open_memory("a star in memory", &h->spectra, &in_memory, &source, &spectra));
   MILL_CHECK(mill_spectra_read(spectra, exposure, n_exposure, &batch));

@@ -297,7 +297,7 @@ enum mill_star_count {
   MILL_N_STAR_COUNT
 };
 
-/** List a segment's arrays except lsf_aa, as mill_slot_arrays does. */
+/** List a segment's arrays but lsf_aa: member, element size, region, mill_star_count. */
 static inline int mill_segment_arrays(const mill_array **table)
 {
   static const mill_array array[] = {

@@ -151,7 +151,7 @@ static void last_layer(mill_train_work *w, int b, const mill_train_rows *rows, i
                                      .scale = w->net.scale + first,
                                      .target = rows->target,
                                      .row_loss = w->row_loss + (size_t)b * (size_t)w->net.n_room};
-  mill_train_cpu_loss(&task);
+  mill_train_cpu_loss(&task); /* out becomes factor * d loss / d output */
   if (n_all == 0)
     return;
   float *part = w->part + (size_t)b * (size_t)w->net.n_room * (size_t)width;
@@ -233,7 +233,7 @@ static int slopes(mill_train_work *w, const mill_train_rows *rows, int n_all)
     for (; first >= s->n_out[l]; l++)
       first -= (s->n_out[l] + NEURONS - 1) / NEURONS * NEURONS;
     const int n = least(NEURONS, s->n_out[l] - first);
-    const float *delta = w->delta[l] + first;
+    const float *delta = w->delta[l] + first; /* gradient in the weights: delta^T act */
     gemm(1, 0, n, s->n_in[l], rows->n, delta, s->n_out[l], w->act[l], s->n_in[l],
          w->gradient + s->weight[l] + (size_t)first * (size_t)s->n_in[l], s->n_in[l]);
     mill_train_cpu_sum_rows(rows->n, n, delta, s->n_out[l], w->gradient + s->bias[l] + first);

@@ -16,7 +16,7 @@ MILL_HD_INLINED float mill_train_exp_negative(float x)
   /* adding 1.5 * 2^23 rounds to an integer, which is then in the last bits */
   const float shifted = x * 1.44269504f + 12582912.0f;
   const float k = shifted - 12582912.0f;
-  const float r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
+  const float r = (x - k * 0.693359375f) + k * 2.12194440e-4f; /* x - k ln 2, in two parts */
   float p = 1.3888889e-3f;
   p = p * r + 8.3333333e-3f;
   p = p * r + 4.1666667e-2f;
@@ -24,7 +24,7 @@ MILL_HD_INLINED float mill_train_exp_negative(float x)
   p = p * r + 0.5f;
   p = 1.0f + (r + r * r * p);
   power.f = shifted;
-  power.u = (power.u << 23) + ((uint32_t)127 << 23);
+  power.u = (power.u << 23) + ((uint32_t)127 << 23); /* 2^k: k as the exponent of a float */
   return p * power.f;
 }
 

@@ -294,7 +294,7 @@ static void window(const mill_config *config, const mill_arm *whole, const mill_
   const double high = ceil(most / whole->ln_step) + SPLINE_MARGIN + 1.0;
   *first = (int)fmin(fmax(low, 0.0), n);
   *end = (int)fmin(fmax(high, 0.0), n);
-  /* thinning needs a whole number of coarse steps: drop spare points at an end that was cut */
+  /* thinning needs whole coarse steps: drop spare points, at the start if it was cut already */
   const int spare =
       choice->sampling > 1 && *end > *first ? (*end - *first - 1) % choice->sampling : 0;
   if (*first > 0)
@@ -469,7 +469,7 @@ int mill_config_take_cameras(const mill_library *lib, const char *format,
                         "of these",
                         config->arm[i].arm, covered, format);
   if (n_taken == 0 || (config->n_arm > 0 && n_taken != config->n_arm))
-    return MILL_OK; /* an arm is no covered camera */
+    return MILL_OK; /* mill_config_bind_arms reports arms that are no covered cameras */
   if (are_channels && n_taken < n_covered)
     for (int i = 0; i < n_taken; i++)
       if (!taken[i].channel[0]) /* else the arm could take pixels of a channel left out, too */
@@ -508,7 +508,7 @@ static int cut_all(const mill_config *config, mill_library *lib)
         "entry min or max, and a new name");
   MILL_TRY(MILL_ALLOC(MILL_MAX_ARM, &part));
   memcpy(choice, config->arm, sizeof choice);
-  qsort(choice, (size_t)n_part, sizeof choice[0], compare_choice);
+  qsort(choice, (size_t)n_part, sizeof choice[0], compare_choice); /* by wavelength */
   for (int i = 0; i < n_part; i++)
     MILL_TRY(cut(config, arm_with(lib, &choice[i]), &choice[i], &part[i]));
   for (int a = 0; a < lib->n_arm; a++)

@@ -139,7 +139,7 @@ static void print_value(const mill_config *config, const mill_option *k, FILE *o
   case MILL_OPTION_NAMES:
     print_names(config, k, out);
     break;
-  case MILL_OPTION_OTHER:
+  case MILL_OPTION_OTHER: /* a list of items, or a key of the table `other` */
     if (mill_config_items(k))
       print_items(config, mill_config_items(k), out);
     for (size_t j = 0; j < sizeof other / sizeof other[0]; j++)

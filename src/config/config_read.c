@@ -103,7 +103,7 @@ static int get_real(reader *in, const yaml_node_t *node, double *out)
     return expected(in, node, "a number");
   const char *text = scalar(node);
   const char *bare = text + (*text == '-' || *text == '+');
-  bare += *bare == '.';
+  bare += *bare == '.'; /* YAML writes .inf and .nan */
   if (strcasecmp(bare, "inf") == 0 || strcasecmp(bare, "infinity") == 0 ||
       strcasecmp(bare, "nan") == 0)
     return bad(in, node, "'%s' is not finite; give a number", text);
@@ -253,7 +253,7 @@ static int read_mask_ignore(reader *in, const yaml_node_t *node)
 static int get_fields(reader *in, const yaml_node_t *node, const mill_items *k, char *to)
 {
   char text[80];
-  int seen[8] = {0};
+  int seen[8] = {0}; /* how often each field of the item has appeared */
   double x;
   for (yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top;
        pair++) {
@@ -487,7 +487,7 @@ static int line_of_fault(const places *where, const mill_config_fault *fault)
 int mill_config_read_document(struct yaml_document_s *document, void *config, int *line)
 {
   char text[80];
-  reader in = {document, config, NULL, 0};
+  reader in = {document, config, NULL, 0}; /* no key and no line yet */
   places where = {0};
   mill_config_fault fault = {0};
   const yaml_node_t *root = yaml_document_get_root_node(document);

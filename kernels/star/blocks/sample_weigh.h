@@ -94,32 +94,32 @@ MILL_BLOCK_FN double mill_block_part_learn(mill_block *b, const mill_model *m, m
 {
   const mill_sample *s = &slot->sample;
   const int n_all = slot->n_free + 1, n_point = s->n_point; /* n_all: free parameters, and u */
-  double *mean = slot->space.mean, *c = slot->space.moment, part[2] = {0.0, 0.0}, sum[2];
+  double *mean = slot->space.mean, *c = slot->space.moment, weight[2] = {0.0, 0.0}, sum[2];
   MILL_FOR(b, i, n_point)
   {
-    s->sorted[i] = (float)mill_part_claim(m, slot, i_part, power, i, &part[0]);
-    part[1] += (double)s->sorted[i];
+    s->sorted[i] = (float)mill_part_claim(m, slot, i_part, power, i, &weight[0]);
+    weight[1] += (double)s->sorted[i];
   }
-  mill_block_sum_n(b, part, 2, sum);
+  mill_block_sum_n(b, weight, 2, sum); /* of all the points' weights, and of the component's */
   if (!(sum[1] > MILL_PART_LEAST * sum[0]))
     return 0.0;
   for (int k = 0; k < n_all; k++) {
-    double own = 0.0;
+    double mean_k = 0.0;
     MILL_FOR(b, i, n_point)
     {
-      own += (double)s->sorted[i] * mill_part_place(m, slot, i, k);
+      mean_k += (double)s->sorted[i] * mill_part_place(m, slot, i, k);
     }
-    own = mill_block_sum(b, own) / sum[1];
+    mean_k = mill_block_sum(b, mean_k) / sum[1];
     MILL_SERIAL(b)
     {
-      mean[k] = own;
+      mean[k] = mean_k;
     }
     MILL_BARRIER(b);
     for (int l = 0; l <= k; l++) {
       double both = 0.0;
       MILL_FOR(b, i, n_point)
       {
-        both += (double)s->sorted[i] * (mill_part_place(m, slot, i, k) - own) *
+        both += (double)s->sorted[i] * (mill_part_place(m, slot, i, k) - mean_k) *
                 (mill_part_place(m, slot, i, l) - mean[l]);
       }
       both = mill_block_sum(b, both) / sum[1];
@@ -173,7 +173,7 @@ MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mi
   for (int p = first; p < end; p++) {
     const double share = mill_block_part_learn(b, m, slot, p, power, &s->part[n]);
     sum += share;
-    n += share > 0.0;
+    n += share > 0.0; /* if it is 0, the next component takes the place of this one */
   }
   MILL_SERIAL(b)
   {
@@ -192,16 +192,17 @@ MILL_BLOCK_FN int mill_block_points_learn(mill_block *b, const mill_model *m, mi
 #define MILL_SAMPLE_SPARE 1.03
 #define MILL_SAMPLE_STEP  0.05
 
-/** Weigh the points: finish the posterior, or set how many more points are needed. */
+/** Weigh the points.  Then finish the posterior, or set how many more points to draw.  If points of
+ *  the last proposal yield few effective samples (ess), learn a new proposal from the weights. */
 MILL_BLOCK_FN void mill_block_points_look(mill_block *b, const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
   const int n = s->n_point, most = m->set.sample.max_eval;
-  if (slot->n_free == 0 || s->n_part == 0) { /* nothing to sample: success; no proposal: failure */
+  if (slot->n_free == 0 || s->n_part == 0) { /* no free parameter: success; no proposal: failure */
     mill_block_post_end(b, m, slot, slot->n_free == 0);
     return;
   }
-  MILL_SERIAL(b)
+  MILL_SERIAL(b) /* the weights need the number of draws from each component */
   {
     for (int p = s->first_part; p < s->n_part; p++)
       s->part[p].n = s->part[p].share * (double)(s->n_draw - s->first_draw);

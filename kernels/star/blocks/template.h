@@ -200,7 +200,7 @@ MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, c
     N_SECOND = N_NEAR + 2 * MILL_SPLINE_NEAR
   };
   const int n = arm->n_pix;
-  const mill_real e = (mill_real)arm->expm1_step;
+  const mill_real e = (mill_real)arm->expm1_step; /* r - 1 */
   MILL_GLOBAL(y);
   MILL_GLOBAL(bend);
   const int n_tile = (n + MILL_TILE - 1) / MILL_TILE;
@@ -214,8 +214,8 @@ MILL_BLOCK_FN void mill_block_spline(mill_block *b, const mill_model_arm *arm, c
   {
     const int first = c * MILL_TILE;
     const int len = n - first < MILL_TILE ? n - first : MILL_TILE;
-    MILL_TILE_MEMORY(b, mill_real, second, MILL_SPLINE_STAGE);
-    mill_real *near = second + N_SECOND;
+    MILL_TILE_MEMORY(b, mill_real, second, MILL_SPLINE_STAGE); /* second differences of y */
+    mill_real *near = second + N_SECOND;                       /* output of the first filter */
     /* float64 has a third filter: `far` overwrites the second differences, no longer needed */
     mill_real *far = MILL_WIDE ? second : bend + first;
     mill_spline_differences(b, n, first - (N_SECOND - MILL_TILE) / 2, N_SECOND, e, y, second);

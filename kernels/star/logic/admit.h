@@ -60,7 +60,7 @@ MILL_HD static inline void mill_take_given_start(const mill_model *m, mill_slot 
       slot->starts.theta[i][j] = slot->starts.theta[i - 1][j];
   }
   for (int j = m->n_deriv; j < m->n_par; j++)
-    slot->starts.theta[0][j] = 0.0;
+    slot->starts.theta[0][j] = 0.0; /* velocity offsets */
   for (int j = 0; j < m->n_deriv; j++) {
     double lo = mill_par_min(m, j), hi = mill_par_max(m, j);
     if (j >= MILL_PAR_LABEL0) {

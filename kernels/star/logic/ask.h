@@ -110,8 +110,9 @@ MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot
       const int is_asked = s->used && k < c->n && !is_known && is_within;
       mill_ask_velocity(slot, i, k,
                         is_asked ? mill_velocity_of(m, slot, s, group, v) : (double)NAN);
+      const double unknown = is_within ? 0.0 : (double)INFINITY; /* mill_take_curves adds to it */
       if (k < c->n)
-        c->f[k] = is_known ? c->f_centre : (is_within ? 0.0 /* a sum */ : (double)INFINITY);
+        c->f[k] = is_known ? c->f_centre : unknown;
     }
   }
 }
@@ -121,7 +122,7 @@ MILL_HD_CALLED static inline void mill_ask_curves(const mill_model *m, mill_slot
 MILL_HD_CALLED static inline void mill_take_curves(const mill_model *m, mill_slot *slot,
                                                    enum mill_group group)
 {
-  for (int a = 0; a < m->n_arm; a++) {
+  for (int a = 0; a < m->n_arm; a++) { /* sum arm by arm, whatever the segments' order */
     for (int k = 0; k < slot->n_vel && group == MILL_OF_STAR; k++)
       slot->arm[a].f[k] = 0.0;
     for (int i = 0; i < slot->n_segment; i++) {

@@ -26,7 +26,8 @@ MILL_HD static inline void mill_lead_begin(const mill_model *m, mill_slot *slot)
       lead = a + 1;
   }
   const int is_given = slot->starts.has_given && slot->starts.i == 0;
-  if (n_arm > 1 && m->n_par == m->n_deriv && !slot->simplex.done && !is_given &&
+  const int has_offsets = m->n_par > m->n_deriv;
+  if (n_arm > 1 && !has_offsets && !slot->simplex.done && !is_given &&
       slot->lead.signal[lead - 1] > MILL_LEAD_SIGNAL)
     slot->lead.arm = lead;
 }
@@ -52,11 +53,11 @@ MILL_HD_CALLED static inline void mill_lead_tell(const mill_model *m, mill_slot 
   slot->lead.n_jac++;
   if (outcome == MILL_POLISH_GO && p->pred > MILL_LEAD_PROMISE && p->n_jac < MILL_LEAD_MAX_JAC)
     return;
-  const double *theta = slot->theta;
+  const double *theta = slot->theta; /* where all arms begin: the next point, unless that failed */
   if (outcome == MILL_POLISH_FAILED)
     theta = p->have ? p->at.theta : slot->starts.theta[slot->starts.i];
   slot->lead.arm = 0;
-  slot->fix_error = slot->starts.i == 0; /* so far only the leading arm has a model error */
+  slot->fix_error = slot->starts.i == 0; /* the first start fixes the model error of all arms */
   mill_polish_begin(m, slot, theta);
 }
 
@@ -114,7 +115,7 @@ enum { MILL_BRIEF_JAC = 5 };
 MILL_HD_CALLED static inline int mill_polish_digest(const mill_model *m, mill_slot *slot)
 {
   const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
-  if (slot->lead.arm > 0) {
+  if (slot->lead.arm > 0) { /* 1 + leading arm, while this arm is fitted alone */
     mill_lead_tell(m, slot, f);
   } else {
     const int outcome = mill_polish_tell(m, slot, f);
@@ -166,11 +167,12 @@ MILL_HD static inline int mill_method_fall(const mill_model *m, mill_slot *slot)
   return 1;
 }
 
-/** Descend to a minimum from the point that mill_start_begin or mill_polish_again has set. */
+/** Descend to a minimum from the point that mill_start_begin or mill_polish_again has set.  Method
+ *  nelder-mead begins with a simplex.  If a polish fails, a simplex and another polish follow. */
 MILL_RESUMABLE(mill_descend)
 {
   MILL_BEGIN;
-  if (slot->simplex.done) { /* 1 at the start: nelder-mead; its simplex needs Jacobians for axes */
+  if (slot->simplex.done) { /* nelder-mead: first find the simplex's axes by Jacobians */
     do {
       MILL_ASK(MILL_REQ_TANGENTS);
     } while (mill_axes_digest(m, slot));
@@ -223,7 +225,7 @@ MILL_HD_CALLED static inline void mill_best_keep(const mill_model *m, mill_slot 
 MILL_RESUMABLE(mill_polish_again)
 {
   MILL_BEGIN;
-  slot->best.i_start = slot->starts.i = 0;
+  slot->best.i_start = slot->starts.i = 0; /* the best point takes the place of start 0 */
   for (int j = 0; j < m->n_par; j++)
     slot->starts.theta[0][j] = slot->best.end[j];
   slot->fix_error = 1;

@@ -220,8 +220,8 @@ MILL_HD_CALLED static inline double mill_scan_gain(const mill_model *m, mill_slo
 }
 
 /** End scans.  F is low if it is below F at the star's velocity by mill_scan_gain.  If a scan's
- *  least F is low and below the first search's minimum (c->least), search from there.  Otherwise
- *  keep the first search's velocity.  But drop an epoch's velocity in doubt whose F is not low. */
+ *  least F is low and below the first search's minimum (c->least), search again from there.
+ *  Otherwise keep the first search's velocity, unless it is an epoch's in doubt and not low. */
 MILL_HD_CALLED static inline void mill_scan_end(const mill_model *m, mill_slot *slot)
 {
   mill_curve *c;
@@ -363,7 +363,7 @@ MILL_HD_CALLED static inline void mill_epochs_row(const mill_model *m, mill_slot
   if (slot->n_epoch == 0)
     return;
   mill_epochs_average(m, slot, r->err_scale, &mean);
-  const double shift = mill_epochs_zero(m, slot, &mean);
+  const double shift = mill_epochs_zero(m, slot, &mean); /* makes VRAD the epochs' mean */
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
     e->result.vrad_km_s = e->curve.found + shift;

@@ -98,10 +98,10 @@ MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot
   const double vrad = slot->best.end[MILL_PAR_VRAD];
   p->theta[0][MILL_PAR_VRAD] = mill_within_velocities(m, vrad - apart);
   p->theta[1][MILL_PAR_VRAD] = p->is_split ? mill_within_velocities(m, vrad + apart) : p->peak_km_s;
-  mill_pair_sharpen(m, slot, 1);
+  mill_pair_sharpen(m, slot, 1); /* lowest v sin i */
   for (int a = 0; a < m->n_arm; a++)
     p->ln_ratio[a] = p->is_split ? 0.0 : log(MILL_PAIR_RATIO);
-  if (p->is_moving || p->is_split)
+  if (p->is_moving || p->is_split) /* the one-star fit's v sin i covers both stars' lines */
     mill_pair_sharpen(m, slot, 0);
   p->star = p->n_turn = p->n_scan = p->is_joint = 0;
   mill_pair_epochs_settle(m, slot);
@@ -121,7 +121,7 @@ MILL_HD_CALLED static inline int mill_pair_is_kept(const mill_model *m, mill_slo
          !(p->is_split && p->theta[0][MILL_PAR_VSINI] > MILL_PAIR_SLOWER * r->vsini_km_s);
 }
 
-/** Write both stars to the row; the second star's errors pass through the first star's columns. */
+/** Write both stars to the row: the second one first, as its errors use the first one's columns. */
 MILL_HD_CALLED static inline void mill_pair_keep(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -160,7 +160,7 @@ MILL_RESUMABLE(mill_pair_evaluate)
 }
 
 /** Make turns whose steps count on the epochs' velocities to follow: where lines are blended, turns
- *  with fixed velocities end early.  Go back if F rises. */
+ *  with fixed velocities end early.  If F rises, go back and make turns with fixed velocities. */
 MILL_RESUMABLE(mill_pair_joint)
 {
   mill_pair *p = &slot->pair;
@@ -169,7 +169,7 @@ MILL_RESUMABLE(mill_pair_joint)
   mill_pair_record(m, slot);
   p->was.f = mill_pair_f(m, slot);
   p->is_joint = 1;
-  p->n_least = p->n_turn + 2;
+  p->n_least = p->n_turn + 2; /* at least one turn of each star */
   MILL_CALL(mill_pair_turns_run);
   if (p->is_fitted) {
     MILL_CALL(mill_pair_evaluate);
@@ -178,7 +178,7 @@ MILL_RESUMABLE(mill_pair_joint)
   }
   mill_pair_restore(m, slot);
   p->is_joint = 0;
-  p->n_least = p->n_turn + 2; /* for the derivatives */
+  p->n_least = p->n_turn + 2; /* the row needs the derivatives of these turns */
   MILL_CALL(mill_pair_turns_run);
   if (p->is_fitted)
     MILL_CALL(mill_pair_evaluate);
@@ -199,7 +199,7 @@ MILL_RESUMABLE(mill_pair_try)
     MILL_CALL(mill_pair_joint);
   if (!p->is_fitted) /* a single star */
     MILL_RETURN;
-  if (slot->n_epoch < 2) {
+  if (slot->n_epoch < 2) { /* the last turn moved flux ratios: ask for F (with epochs F is known) */
     mill_pair_relate(slot);
     for (int j = 0; j < m->n_par; j++)
       slot->theta[j] = p->theta[0][j];
@@ -223,7 +223,7 @@ MILL_HD_CALLED static inline void mill_pair_part(const mill_model *m, mill_slot 
     slot->epoch[i].alone = slot->epoch[i].result;
   for (int j = 0; j < m->n_par; j++)
     slot->best.end[j] = p->theta[0][j];
-  if (!m->set.fixed[MILL_PAR_VSINI]) /* at 0, F is flat */
+  if (!m->set.fixed[MILL_PAR_VSINI]) /* the fit could not leave v sin i = 0, where F is flat */
     slot->best.end[MILL_PAR_VSINI] = MILL_PAIR_BROAD;
   slot->epochs_shifted = 1;
 }
@@ -269,10 +269,10 @@ MILL_RESUMABLE(mill_pair_run)
   MILL_CALL(mill_pair_peaks);
   p->is_seen = mill_pair_is_seen(m, slot);
   p->is_split = mill_pair_is_blend(m, slot);
-  if (p->is_split)
+  if (p->is_split) /* first try two equal stars, one to each side of VRAD */
     MILL_CALL(mill_pair_try);
   if (!p->is_fitted && p->is_seen) {
-    p->is_split = 0;
+    p->is_split = 0; /* then the star, with a companion at the residuals' peak */
     MILL_CALL(mill_pair_try);
   }
   if (p->is_fitted && (p->is_moving || slot->epochs_shifted) && mill_has_model_error(m, slot))

@@ -82,7 +82,7 @@ MILL_RESUMABLE(mill_pair_peaks)
   mill_pair *p = &slot->pair;
   MILL_BEGIN;
   for (p->n_scan = 0; slot->n_epoch > 1 && p->n_scan < slot->n_epoch; p->n_scan++) {
-    mill_pair_use(slot, p->n_scan);
+    mill_pair_use(slot, p->n_scan); /* n_scan: the epoch; a local index would be lost in the wait */
     MILL_WAIT(MILL_REQ_PEAK);
     slot->epoch[p->n_scan].peak = p->peak;
   }
@@ -107,7 +107,7 @@ MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
     e->pair_err[0] = e->pair_err[1] = INFINITY;
     e->exchanged = 0.0;
     if (mill_pair_has_lines(e))
-      sum += e->peak * e->peak - MILL_PAIR_NOISE * MILL_PAIR_NOISE;
+      sum += e->peak * e->peak - MILL_PAIR_NOISE * MILL_PAIR_NOISE; /* less a single star's peak */
   }
   p->is_moving = sum > p->peak * p->peak;
   return p->is_moving ? sqrt(sum) : p->peak;
@@ -150,8 +150,8 @@ MILL_HD static inline void mill_pair_sharpen(const mill_model *m, mill_slot *slo
     slot->pair.theta[star][MILL_PAR_VSINI] = m->set.min_vsini_km_s;
 }
 
-/** Set up a scan of the second star's velocity at each epoch about the first star's, in steps of
- *  half a line's width.  Returns 0 if no scan is due. */
+/** Set up a scan of the second star's velocity at each epoch about the first star's.  Returns 0
+ *  after the last scan.  Only moving stars have scans, before early turns of the second star. */
 MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -165,7 +165,7 @@ MILL_HD_CALLED static inline int mill_pair_scan(const mill_model *m, mill_slot *
     e->curve.step = step;
     e->curve.centre = mill_pair_epoch_vrad(slot, i, 0);
     e->curve.f_centre = (double)NAN;
-    if (p->n_scan == 0) {
+    if (p->n_scan == 0) { /* mill_pair_scanned keeps the best velocities of all scans */
       e->curve.least = INFINITY;
       e->from = e->best[0] = e->shift[0];
       e->best[1] = e->shift[1];
@@ -303,7 +303,7 @@ MILL_HD_CALLED static inline mill_pair_line mill_pair_line_of(const mill_model *
       }
     }
     for (int star = 0; star < 2 && pass == 0; star++)
-      line.v[star] /= sum;
+      line.v[star] /= sum; /* NaN without such epochs; the slope then stays 0 */
   }
   if (xy < 0.0 && xx > sum * least && yy > sum * least) {
     /* the axis of largest variance */
@@ -348,8 +348,8 @@ MILL_HD static inline void mill_pair_step_free(double most, double *step, mill_e
   }
 }
 
-/** Compute a Newton step [2] (km/s) from an epoch's velocities v to velocities that obey the
- *  mass-ratio relation and minimise F = -2 ln L.  most: longest step of v[0]. */
+/** Compute a Newton step [2] (km/s; of v[0]: `most` or less) from an epoch's velocities v to ones
+ *  that obey the mass-ratio relation and minimise F.  off: how far v[1] is above the relation. */
 MILL_HD static inline void mill_pair_step_along(const mill_pair_line *line, const double *v,
                                                 double most, double *step, mill_epoch *e)
 {
@@ -382,10 +382,10 @@ MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mil
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
     const double v[2] = {mill_pair_epoch_vrad(slot, i, 0), mill_pair_epoch_vrad(slot, i, 1)};
-    /* a full step would be too far if the turn's labels did not count on it */
-    const int is_late =
+    /* moving stars make half steps if the turn fitted the labels with fixed epochs' velocities */
+    const int was_fixed =
         p->n_settle == 0 && !(p->is_joint && mill_pair_epoch_is_free(m, slot, &line, i));
-    const double part = p->is_moving && is_late ? 0.5 : 1.0;
+    const double part = p->is_moving && was_fixed ? 0.5 : 1.0;
     double step[2];
     if (mill_pair_slope(m, slot, &line, i) < 0.0)
       mill_pair_step_along(&line, v, most, step, e);
@@ -415,7 +415,7 @@ MILL_HD static inline void mill_pair_epochs_settle(const mill_model *m, mill_slo
 MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
-  const int left = --p->n_settle;
+  const int left = --p->n_settle; /* of twice MILL_PAIR_SETTLE */
   mill_pair_epochs_take(m, slot);
   if (left % MILL_PAIR_SETTLE != 0) {
     /* mill_pair_epochs_move takes VRAD from polish.at */
@@ -441,7 +441,6 @@ MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_sl
   }
 }
 
-/** Exchange two numbers. */
 MILL_HD static inline void mill_pair_exchange(double *x, double *y)
 {
   const double was = *x;
@@ -475,29 +474,29 @@ MILL_HD_CALLED static inline double mill_pair_apart(const mill_slot *slot)
   return most;
 }
 
-/** Fill in both stars' velocities, errors and flags at each epoch.  EXCHANGEABLE means that the
- *  epoch does not surely tell which velocity belongs to which star; then VRAD leaves it out. */
+/** Fill in both stars' velocities, errors and flags at each epoch.  EXCHANGEABLE means that it is
+ *  not sure which velocity belongs to which star; then VRAD leaves the epoch out. */
 MILL_HD_CALLED static inline void mill_pair_epochs_row(const mill_model *m, mill_slot *slot)
 {
   double peak = 0.0;
   for (int i = 0; i < slot->n_epoch; i++)
     peak = slot->epoch[i].peak > peak ? slot->epoch[i].peak : peak;
-  const int is_sure = peak > MILL_PAIR_SEEN && mill_pair_apart(slot) * MILL_PAIR_APART >
-                                                   MILL_PAIR_RESOLVED * slot->pair.least_apart;
+  const int is_resolved = peak > MILL_PAIR_SEEN && mill_pair_apart(slot) * MILL_PAIR_APART >
+                                                       MILL_PAIR_RESOLVED * slot->pair.least_apart;
   const mill_pair_line line = mill_pair_line_of(m, slot);
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
     const double v0 = mill_pair_epoch_vrad(slot, i, 0), v1 = mill_pair_epoch_vrad(slot, i, 1);
     const int has_first = e->pair_err[0] < MILL_PAIR_ERR_MOST;
     const int has_second = e->pair_err[1] < MILL_PAIR_ERR_MOST;
-    const int is_told = mill_pair_is_told(m, slot, i);
-    const int on_line = mill_pair_slope(m, slot, &line, i) < 0.0;
+    const int has_relation = mill_pair_slope(m, slot, &line, i) < 0.0; /* obeys the mass ratio */
     const int is_apart = fabs(v1 - v0) > MILL_PAIR_SIDED * (e->pair_err[0] + e->pair_err[1]);
+    const int is_sure = is_resolved && (mill_pair_is_told(m, slot, i) ||
+                                        (has_relation && is_apart && mill_pair_is_sided(slot, i)));
     e->result.flag &= MILL_EPOCH_NO_DATA;
-    if (has_first && has_second && on_line)
+    if (has_first && has_second && has_relation)
       e->result.flag |= MILL_EPOCH_MASS_RATIO;
-    if ((has_first || has_second) &&
-        !(is_sure && (is_told || (on_line && is_apart && mill_pair_is_sided(slot, i)))))
+    if ((has_first || has_second) && !is_sure)
       e->result.flag |= MILL_EPOCH_EXCHANGEABLE;
     if (!(has_first && has_second) && (e->result.flag & MILL_EPOCH_NO_DATA) == 0)
       e->result.flag |= MILL_EPOCH_NO_MINIMUM;

@@ -61,9 +61,10 @@ MILL_HD_CALLED static inline double mill_pair_prior(const mill_model *m, mill_sl
 }
 
 /** Sum the gradient (g, [n_all]) and curvature (slot->space.part, [n_all][n_all]) of F over the
- *  segments of epoch i, in the parameters of two stars (mill_map_of).  Write P_i to p: elements 00,
- *  01, 11.  If the velocities obey the mass-ratio relation v2 = v1 slope + constant (slope < 0),
- *  P_i = d d^T / (d^T C_i d) with d = (1, slope).  Unknown velocities have P_i = 0. */
+ *  segments of epoch i, in the parameters of two stars (mill_map_of).  Write P_i, the covariance of
+ *  the epoch's velocities, to p (elements 00, 01, 11).  It is the inverse of their curvature C_i.
+ *  But velocities that obey the mass-ratio relation v2 = v1 slope + constant (slope < 0) have
+ *  P_i = d d^T / (d^T C_i d) with d = (1, slope), and unknown velocities have P_i = 0. */
 MILL_HD_CALLED static inline void mill_pair_epoch_blocks(const mill_model *m, mill_slot *slot,
                                                          int i, double slope, double *g, double *p)
 {
@@ -154,10 +155,10 @@ MILL_HD_CALLED static inline void mill_pair_eliminate_epoch(const mill_model *m,
       mean->slope[k * n_all + r] += w[k] * slope;
       grad[r] += is_velocity ? 0.0 : 2.0 * part[vrad[k] * n_all + r] * step;
     }
-    grad[vrad[k]] -= g[vrad[k]];
+    grad[vrad[k]] -= g[vrad[k]]; /* as VRAD does not move the epoch */
   }
   mill_pair_subtract(m, slot, p);
-  for (int r = 0; r < n_all; r++)
+  for (int r = 0; r < n_all; r++) /* VRAD has no effect on this epoch */
     for (int c = 0; c < n_all; c++)
       if (r == vrad[0] || r == vrad[1] || c == vrad[0] || c == vrad[1])
         slot->space.joint[r * n_all + c] -= part[r * n_all + c];
@@ -210,7 +211,7 @@ MILL_HD_CALLED static inline int mill_pair_epochs_errors(const mill_model *m, mi
   double *s = slot->space.joint, *row = slot->space.matrix[0], *g = row + MILL_MAX_JOINT, p[3];
   int idx[MILL_MAX_JOINT];
   const int n = mill_pair_shared(m, slot, idx);
-  for (int i = 0; i < slot->n_epoch; i++)
+  for (int i = 0; i < slot->n_epoch; i++) /* s becomes S, the shared parameters' curvature */
     if (mill_pair_has_lines(&slot->epoch[i])) {
       mill_pair_epoch_blocks(m, slot, i, mill_pair_slope(m, slot, &line, i), g, p);
       mill_pair_subtract(m, slot, p);

@@ -26,7 +26,6 @@ MILL_HD static inline int mill_pair_may_exchange(const mill_model *m, const mill
          (!mill_has_error(m) || mill_pair_is_clear(slot, i));
 }
 
-/** Copy n numbers. */
 MILL_HD static inline void mill_pair_put(double *to, const double *from, int n)
 {
   for (int i = 0; i < n; i++)
@@ -48,7 +47,7 @@ MILL_HD_CALLED static inline void mill_pair_record(const mill_model *m, mill_slo
   }
 }
 
-/** Go back to the pair of mill_pair_record, also after a turn that dropped the pair. */
+/** Go back to the pair recorded after a turn of star 0, also if it has been dropped since. */
 MILL_HD_CALLED static inline void mill_pair_restore(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -105,8 +104,8 @@ MILL_RESUMABLE(mill_pair_exchanges)
       } while (mill_pair_exchange_goes_on(slot));
       mill_pair_exchange_end(m, slot);
     }
-    if (p->was.n_turn > 0) { /* the last exchange left its own derivatives */
-      p->n_least = p->n_turn + 2;
+    if (p->was.n_turn > 0) { /* there was an exchange: the derivatives may be of a refused one */
+      p->n_least = p->n_turn + 2; /* at least a turn of each star */
       MILL_CALL(mill_pair_turns_run);
     }
     if (p->n_kept == 0 || !p->is_fitted)

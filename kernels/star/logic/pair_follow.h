@@ -15,7 +15,7 @@ MILL_HD_CALLED static inline int mill_pair_solve(const mill_model *m, mill_slot 
   const mill_pair *p = &slot->pair;
   const int np = m->n_par, n_all = np + mill_pair_n(m), n = t->n;
   double *a = slot->space.matrix[0], rhs[MILL_MAX_PAR];
-  for (int pass = 0; pass < 2; pass++) { /* 0: step, and facets it crosses; 1: inverse with these */
+  for (int pass = 0; pass < 2; pass++) { /* 0: step, until no crossed facet is new; 1: inverse */
     for (int r = 0; r < n; r++) {        /* curvature, damped by the trust region */
       const int k = t->idx[r], is_ratio = k >= m->n_deriv && k < m->n_deriv + m->n_arm;
       const double width = p->trust * (is_ratio ? MILL_PAIR_SCALE : mill_par_scale(m, k));
@@ -51,7 +51,7 @@ MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot
   t.n_facet = t.n = 0;
   if (p->is_joint)
     mill_pair_eliminate(m, slot);
-  p->star = 1 - p->star; /* for the companion's priors; mill_penalty adds the offsets' priors */
+  p->star = 1 - p->star; /* the priors below are the companion's */
   for (int k = 0; k < n_other; k++) {
     /* the star's parameter j that is the companion's k; -1: k is a flux ratio */
     const int j = k < m->n_deriv ? k : (k < m->n_deriv + m->n_arm ? -1 : k - m->n_arm);
@@ -59,7 +59,8 @@ MILL_HD_CALLED static inline int mill_pair_reduce(const mill_model *m, mill_slot
       grad[np + k] += mill_prior_gradient(m, slot, j, theta[j], &stiff);
       joint[(np + k) * (n_all + 1)] += stiff;
     }
-    e->f += j == k ? mill_prior_penalty(m, slot, j, theta[j]) : 0.0;
+    if (j == k) /* no offset: the caller's mill_penalty has the offsets' priors */
+      e->f += mill_prior_penalty(m, slot, j, theta[j]);
     p->next.follow[k] = p->next.variance[k] = t.delta[k] = 0.0;
     t.pin[k] = 0;
     for (int i = 0; i < np; i++)
@@ -114,7 +115,8 @@ MILL_HD static inline double mill_pair_step(const mill_model *m, const mill_slot
 #define MILL_PAIR_STEP  0.7
 #define MILL_PAIR_LEAST (-4.0)
 
-/** At the end of a star's turn, move flux ratios and velocity offsets to their best values. */
+/** At the end of a star's turn, move flux ratios and velocity offsets to their best values.  Among
+ *  the companion's parameters (mill_pair_step) the n_arm flux ratios precede the offsets. */
 MILL_HD_CALLED static inline void mill_pair_follow(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
@@ -126,8 +128,7 @@ MILL_HD_CALLED static inline void mill_pair_follow(const mill_model *m, mill_slo
   for (int a = 0; a < m->n_arm; a++) {
     const double step = mill_pair_step(m, slot, m->n_deriv + a, MILL_PAIR_STEP);
     const double was = p->ln_ratio[a], ln = was + step;
-    p->ln_ratio[a] =
-        ln < MILL_PAIR_LEAST ? MILL_PAIR_LEAST : (ln > -MILL_PAIR_LEAST ? -MILL_PAIR_LEAST : ln);
-    p->flux[a][1 - p->star] *= exp(p->ln_ratio[a] - was); /* the second star's */
+    p->ln_ratio[a] = fabs(ln) > -MILL_PAIR_LEAST ? copysign(MILL_PAIR_LEAST, ln) : ln;
+    p->flux[a][1 - p->star] *= exp(p->ln_ratio[a] - was); /* 1 - star: the second star's flux */
   }
 }

@@ -55,7 +55,7 @@ MILL_HD static inline double mill_pair_error(const mill_model *m, const mill_slo
   const int nd = m->n_deriv;
   const double *along = p->at.along + k * MILL_MAX_PAR, scale = slot->result.err_scale;
   double var = p->at.variance[k] * scale * scale, slope[MILL_MAX_PAR];
-  for (int i = 0; i < nd; i++) /* COVAR has v sin i, `along` its inner parameter */
+  for (int i = 0; i < nd; i++) /* COVAR is of theta, but `along` is of the inner parameters */
     slope[i] = along[i] / mill_par_slope(m, i, slot->best.end[i]);
   for (int i = 0; i < nd; i++)
     for (int j = i; j < nd; j++)
@@ -99,6 +99,6 @@ MILL_HD_CALLED static inline void mill_pair_finish(const mill_model *m, mill_slo
   }
   for (int i = 0; i < slot->n_epoch; i++)
     slot->epoch[i].result.pair_vrad_err_km_s *= r->err_scale;
-  slot->pair.is_fitted = 0; /* the steps that follow treat the first star alone */
-  mill_elements_flag(m, slot);
+  slot->pair.is_fitted = 0;    /* the steps that follow treat the first star alone */
+  mill_elements_flag(m, slot); /* again, as flags of two stars differ */
 }

@@ -66,9 +66,9 @@ MILL_RESUMABLE(mill_pair_keep_rows)
 {
   mill_pair *p = &slot->pair;
   MILL_BEGIN;
-  slot->keep_rows = 1;
+  slot->keep_rows = 1; /* the tangents' answer also stores the rows */
   for (int i = 0; i < slot->n_segment; i++)
-    slot->segment[i].paired = 0;
+    slot->segment[i].paired = 0; /* a template of this star alone */
   for (int j = 0; j < m->n_par; j++)
     slot->theta[j] = p->theta[p->star][j];
   mill_ask_point(m, slot);
@@ -106,7 +106,7 @@ MILL_HD static inline double mill_pair_brightness(const mill_model *m, const mil
 /** Set least_apart, km/s, from a star's line width, which F's curvature in velocity gives. */
 MILL_HD_CALLED static inline void mill_pair_measured(const mill_model *m, mill_slot *slot)
 {
-  /* stars share the signal by flux^2; minus: p->flux has the second star first, but star is 0 */
+  /* the stars share the signal by flux^2; minus: p->flux is of star 1's turn, but p->star is 0 */
   const double ratio2 = slot->of_epochs ? exp(-2.0 * mill_pair_brightness(m, slot)) : 0.0;
   const mill_curve *c;
   double curvature = 0.0;
@@ -132,7 +132,7 @@ MILL_RESUMABLE(mill_pair_measure)
   if (!mill_seeks_next(m, slot))
     MILL_RETURN;
   mill_ask_curves(m, slot, group);
-  slot->data_only = 1;
+  slot->data_only = 1; /* without model error, for arms too */
   MILL_WAIT(MILL_REQ_VALUES);
   mill_answered(m, slot);
   mill_take_curves(m, slot, group);
@@ -146,7 +146,7 @@ MILL_RESUMABLE(mill_pair_epochs_look)
   mill_pair *p = &slot->pair;
   MILL_BEGIN;
   slot->of_epochs = slot->n_epoch > 1 && p->n_turn == (p->is_moving ? 1 : MILL_PAIR_SWAP + 1);
-  if (slot->of_epochs) { /* measure again, as the one-star fit smeared the lines */
+  if (slot->of_epochs) { /* once, after a turn of star 1: the one-star fit had smeared the lines */
     for (int j = 0; j < m->n_par; j++)
       slot->theta[j] = p->theta[0][j];
     MILL_CALL(mill_pair_measure);
@@ -180,7 +180,7 @@ MILL_HD_CALLED static inline double mill_pair_velocity_error(const mill_model *m
     for (int k = 0; k < n; k++)
       a[i * n + k] = p->point.hess[idx[i] * m->n_par + idx[k]];
   if (n == 0 || idx[0] != MILL_PAR_VRAD || mill_cholesky(n, a, n) != 0)
-    return INFINITY;
+    return INFINITY; /* for example if the velocity is held, or at a limit */
   mill_cholesky_solve(n, a, n, e);
   return sqrt(e[0]);
 }
@@ -226,7 +226,7 @@ MILL_HD_CALLED static inline int mill_pair_digest(const mill_model *m, mill_slot
     mill_pair_epochs_take(m, slot);
   }
   if (outcome != MILL_POLISH_GO || p->n_turn > 0)
-    return outcome;
+    return outcome; /* only the first turn (n_turn is 0) is given up or cut short */
   if (mill_pair_is_hopeless(slot))
     return MILL_POLISH_GIVEN_UP;
   return slot->polish.n_jac < MILL_PAIR_MOST_JAC ? MILL_POLISH_GO : MILL_POLISH_CUT;
@@ -246,8 +246,8 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   mill_pair_follow(m, slot);
   mill_pair_epochs_move(m, slot);
   if (p->star == 1)
-    p->point = polish->at;
-  /* the second star's turn precedes the first star's */
+    p->point = polish->at; /* for mill_pair_velocity_error */
+  /* both stars' last turns must converge; the second star's precedes the first star's */
   slot->best.converged = converged && (p->star == 1 || slot->best.converged);
   p->n_turn++;
   p->fall = p->f[p->star] - polish->at.f;
@@ -255,7 +255,7 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   p->n_scan = 0;
   const int early = p->is_moving && p->n_turn <= MILL_PAIR_SCANNED + 1; /* up to the last scan */
   if (!early && (mill_pair_loses(slot, 0.0) || (p->star == 1 && !mill_pair_is_star(m, slot))))
-    return 0;
+    return 0; /* an early pair is kept: a scan may still find its velocities */
   if (p->n_turn == mill_pair_turns(p, MILL_PAIR_SWAP)) {
     if (mill_pair_brightness(m, slot) > 0.0) /* the brighter star becomes the first one */
       mill_pair_swap(m, slot);

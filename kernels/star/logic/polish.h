@@ -98,9 +98,9 @@ MILL_HD_CALLED static inline void mill_polish_secant(const mill_model *m, const 
       rise[j] -= 0.5 * (at->hess[j * np + k] + slot->eval.hess[j * np + k]) * step[k];
 }
 
-/** Update polish->second (BFGS) if the gradient's change along a step differs from the curvature's
- *  prediction, by twice `rise`.  The matrix hess lacks the residuals' second derivatives, which
- *  matter for wrong templates.  Powell's (1978) damping keeps hess + second positive definite. */
+/** Update polish->second (BFGS) if the gradient's change along a step (mill_polish_secant) differs
+ *  from the prediction of hess + second.  Curvature hess lacks the residuals' second derivatives,
+ *  which matter for wrong templates.  Powell's (1978) damping keeps the sum positive definite. */
 MILL_HD_CALLED static inline void mill_polish_learn(const mill_model *m, mill_polish *p,
                                                     const double *step, const double *rise)
 {
@@ -169,7 +169,7 @@ MILL_HD_CALLED static inline int mill_polish_tell(const mill_model *m, mill_slot
   for (int j = 0; j < np; j++)
     finite = finite && isfinite(slot->eval.grad[j]);
   p->n_jac++;
-  p->promised = p->pred;
+  p->promised = p->pred; /* by the step to slot->theta; mill_polish_propose predicts the next */
   if (!p->have && !finite)
     return MILL_POLISH_FAILED;
   const int accept = finite && (!p->have || f < p->at.f);

@@ -13,8 +13,8 @@
 #define MILL_PROFILE_MOST_C2  1.25
 #define MILL_PROFILE_MOST_C3  0.02
 #define MILL_PROFILE_MOST_C4  0.006
-/** Points at which the quartic is integrated, half an expected velocity error apart. */
-enum { MILL_N_PROFILE_QUARTIC = 25 };
+enum { MILL_N_PROFILE_QUARTIC = 25 }; /**< points at which the quartic is integrated */
+#define MILL_PROFILE_STEP 0.5         /**< their step, and the full grid's, in expected errors */
 
 /** Set up a grid of n velocities about the solution. */
 MILL_HD static inline void mill_profile_grid(mill_slot *slot, int n)
@@ -23,7 +23,8 @@ MILL_HD static inline void mill_profile_grid(mill_slot *slot, int n)
   c->n = n;
   c->centre = slot->best.end[MILL_PAR_VRAD];
   c->f_centre = (double)NAN;
-  c->step = (n == MILL_N_PROFILE_FEW ? MILL_PROFILE_FEW_STEP : 0.5) * slot->profile.width;
+  c->step =
+      (n == MILL_N_PROFILE_FEW ? MILL_PROFILE_FEW_STEP : MILL_PROFILE_STEP) * slot->profile.width;
 }
 
 /** Set the velocity's expected error from the curvature, and set up a grid of n velocities. */
@@ -74,7 +75,7 @@ MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_
 {
   mill_curve *grid = &slot->profile.curve;
   const double h = MILL_PROFILE_FEW_STEP, v = grid->centre;
-  const double new_reach = 0.25 * (MILL_N_PROFILE_QUARTIC - 1) * slot->profile.width;
+  const double new_reach = MILL_PROFILE_STEP * (MILL_N_PROFILE_QUARTIC / 2) * slot->profile.width;
   double c[MILL_N_QUARTIC];
   mill_quartic(grid->f, c);
   /* coefficients by expected errors in place of grid steps */
@@ -86,7 +87,7 @@ MILL_HD_CALLED static inline int mill_profile_quartic(const mill_model *m, mill_
     return 0;
   mill_profile_grid(slot, MILL_N_PROFILE_QUARTIC);
   for (int i = 0; i < MILL_N_PROFILE_QUARTIC; i++)
-    grid->f[i] = mill_quartic_at(c, 0.5 * (i - MILL_N_PROFILE_QUARTIC / 2) / h);
+    grid->f[i] = mill_quartic_at(c, MILL_PROFILE_STEP * (i - MILL_N_PROFILE_QUARTIC / 2) / h);
   slot->profile.has_arm = 1; /* slot->arm still has each arm's F on the first grid */
   return 1;
 }
@@ -101,9 +102,8 @@ MILL_HD_CALLED static inline void mill_profile_moments(const mill_curve *c, doub
     least = f[i] < least ? f[i] : least;
   for (int i = 0; i < n; i++) {
     const double w = exp(-0.5 * (f[i] - least));
-    sum += w;
-    if (w > 0.0) /* it is 0 where F is infinite, beyond the velocity limits */
-      mean += w * mill_curve_velocity(c, i);
+    sum += w; /* 0 where F is infinite, beyond the velocity limits */
+    mean += w * mill_curve_velocity(c, i);
   }
   mean /= sum;
   for (int i = 0; i < n; i++) {
@@ -118,11 +118,11 @@ MILL_HD_CALLED static inline void mill_profile_moments(const mill_curve *c, doub
   moment[2] = m2 > 0.0 ? m4 / (m2 * m2) : 0.0;
 }
 
-/** Set up another grid and return 1 if this grid does not suit the profile's width (km/s).  It is
- *  too coarse for a width below 1.6 grid steps; it cuts off a profile wider than 2.6 steps. */
+/** Set up another grid and return 1 if this one is too coarse (profile's width, km/s, below 1.6
+ *  steps), or too short (width above 2.6 steps) and not yet twice as long as the velocity range. */
 MILL_HD static inline int mill_profile_again(const mill_model *m, mill_slot *slot, double width)
 {
-  const double step = 0.5 * slot->profile.width;
+  const double step = MILL_PROFILE_STEP * slot->profile.width;
   const double range = m->set.max_vel_km_s - m->set.min_vel_km_s;
   const int coarse = width < 1.6 * step;
   const int cut = width > 2.6 * step && step * (MILL_N_PROFILE - 1) < 2.0 * range;

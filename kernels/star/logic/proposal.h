@@ -133,7 +133,7 @@ MILL_HD_CALLED static inline void mill_part_draw(const mill_model *m, const mill
   }
   for (int k = 0; k < n; k++)
     if (k != v)
-      x[k] = (float)(y[k] + part->bend[k] * u);
+      x[k] = (float)(y[k] + part->bend[k] * u); /* u (mill_part_u) is 0 if v sin i is fixed */
 }
 
 /* ---- the first proposal ---- */
@@ -177,10 +177,10 @@ MILL_HD static inline void mill_part_mirror(const mill_slot *slot, mill_part *pa
       c[k * n + v] = c[v * n + k] = 0.0;
 }
 
-/** From the fit's curvature compute part->axes, the covariance at fixed u, and part->bend, the
- *  derivatives of the other parameters' best values by u (mill_vsini_inner of v sin i).  bend is 0
- *  on entry.  Returns F's curvature in u, a Schur complement, or 1 if v sin i is fixed.  A result
- *  <= 0 means that F has no minimum. */
+/** From the fit's curvature compute part->axes, the covariance at fixed v sin i, and part->bend (0
+ *  on entry): how the other parameters' best values change with u (mill_vsini_inner of v sin i).
+ *  Returns the curvature in u of F at these best values (a Schur complement), or 1 if v sin i is
+ *  fixed.  A result <= 0 means that F has no minimum. */
 MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slot *slot,
                                                    mill_part *part)
 {
@@ -194,7 +194,7 @@ MILL_HD_CALLED static inline double mill_part_bend(const mill_model *m, mill_slo
   if (mill_cholesky(n, a, n) != 0)
     return 0.0;
   mill_cholesky_inverse(n, a, n, part->axes, n);
-  for (int k = 0; k < n && v >= 0; k++) {
+  for (int k = 0; k < n && v >= 0; k++) { /* bend of v sin i itself stays 0 */
     for (int l = 0; l < n && k != v; l++)
       part->bend[k] -= l == v ? 0.0 : part->axes[k * n + l] * of_u[slot->free_par[l]];
     curvature += part->bend[k] * of_u[slot->free_par[k]];

@@ -69,7 +69,7 @@ MILL_HD_CALLED static inline int mill_hull_near(const mill_model *m, const doubl
         for (int k = 0; k < n; k++)
           var += slope[i] * cov[i * n + k] * slope[k];
       if (mill_facet_value(hull, f, mapped) > -MILL_HULL_NEAR * sqrt(var) && var > 0.0)
-        return 1;
+        return 1; /* var is 0 if all labels of the facet are fixed */
     }
   return 0;
 }
@@ -97,7 +97,7 @@ MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const 
   const double *row = slot->best.at.hess + j * np;
   const double inwards = v <= m->set.min_vsini_km_s ? 1.0 : -1.0;
   double stiff, low = 0.0, high = INFINITY, x = 1.0, to = v;
-  /* g: gradient at `end`; h: curvature with the other parameters at their best */
+  /* g: gradient at `end`; h: curvature with the parameters idx (covariance cov) at their best */
   double g = slot->best.at.grad[j] - mill_prior_gradient(m, slot, j, at[j], &stiff);
   double h = row[j] - stiff;
   for (int k = 0; k < np; k++)

@@ -38,7 +38,7 @@ MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_s
   s->n_part = 1;
   for (int i = 0; i < slot->starts.n_minimum; i++) {
     const double *minimum = slot->starts.minimum[i];
-    const double above = slot->starts.minimum_f[i] - slot->result.m2ll;
+    const double above = slot->starts.minimum_f[i] - slot->result.m2ll; /* dF */
     int is_new = above < MILL_SAMPLE_ORIGIN_F &&
                  mill_point_distance2(m, slot, slot->best.end, minimum) > apart;
     for (int e = 0; e < i; e++)
@@ -164,7 +164,7 @@ MILL_RESUMABLE(mill_sample_run)
 {
   mill_sample *s = &slot->sample;
   MILL_BEGIN;
-  if (mill_sample_is_other(slot)) {
+  if (mill_sample_is_other(slot)) { /* the row of --fit belongs to another spectrum */
     slot->result.status = MILL_STATUS_OTHER_SPECTRUM;
     MILL_RETURN;
   }

@@ -74,8 +74,8 @@ MILL_HD_CALLED static inline void mill_simplex_begin(const mill_model *m, mill_s
   mill_polish_axes *axes = &slot->space.axes;
   double x0[MILL_MAX_PAR], first[MILL_MAX_PAR], *simplex = slot->space.simplex;
   axes->n = 0;
-  slot->simplex.done = 1; /* this start has had its simplex */
-  p->lambda = MILL_POLISH_LAMBDA;
+  slot->simplex.done = 1;         /* this start has had its simplex */
+  p->lambda = MILL_POLISH_LAMBDA; /* damping of a first step */
   if (p->have && mill_polish_propose(m, slot, axes) && axes->n > 0) {
     for (int j = 0; j < m->n_par; j++)
       slot->simplex.centre[j] = step ? slot->theta[j] : p->at.theta[j];

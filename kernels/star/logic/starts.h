@@ -118,8 +118,9 @@ MILL_HD_CALLED static inline int mill_fit_doubts(const mill_model *m, const mill
   /* nelder-mead always has a simplex, and Jacobians for its axes: they raise no doubt */
   const int wants_simplex =
       m->set.optimizer == MILL_OPT_NELDER_MEAD && !(slot->result.info & MILL_INFO_FALLBACK);
+  /* the leading arm's Jacobians count as one, those that updated the curvature as two */
   const int n_jac = slot->result.n_jac - slot->starts.n_jac - slot->lead.n_jac +
-                    (slot->lead.n_jac > 0) + slot->polish.n_learned; /* see MILL_DOUBT_JAC */
+                    (slot->lead.n_jac > 0) + slot->polish.n_learned;
   if (!slot->best.have || !slot->best.converged || (!wants_simplex && slot->simplex.done))
     return MILL_DOUBT_LOST;
   return (!wants_simplex && n_jac > MILL_DOUBT_JAC) +
@@ -159,7 +160,7 @@ MILL_HD_CALLED static inline int mill_start_far(const mill_model *m, mill_slot *
 {
   mill_starts *s = &slot->starts;
   double most = 0.0;
-  int far = 0;
+  int far = 0; /* 0: none, since start 0 has been made */
   if (s->had_far || s->i >= s->n || s->brief || slot->result.n_eval >= m->set.max_eval ||
       !(slot->best.end[MILL_PAR_VSINI] > MILL_FAR_VSINI))
     return 0;

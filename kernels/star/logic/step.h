@@ -120,7 +120,7 @@ MILL_HD_CALLED static inline int mill_polish_balance(mill_polish_try *t, double 
         return -1;
       active[k++] = f;
     }
-  for (int i = 0; i < k; i++) {
+  for (int i = 0; i < k; i++) { /* a: how much each force reduces each facet's reach */
     goal[i] = t->facet[active[i]].reach;
     for (int l = 0; l <= i; l++) {
       a[i * k + l] = 1.0 / weight;
@@ -162,7 +162,7 @@ MILL_HD_CALLED static inline void mill_polish_forces(mill_polish_try *t, double 
     t->facet[f].state = MILL_FACET_OFF;
     t->facet[f].force = 0.0;
   }
-  for (int pass = 0; pass < 3 * MILL_POLISH_MAX_FACET; pass++) {
+  for (int pass = 0; pass < 3 * MILL_POLISH_MAX_FACET; pass++) { /* a limit, in case of rounding */
     int worst = -1;
     double most = MILL_FACET_NEAR;
     for (int f = 0; f < t->n_facet; f++) {
@@ -267,7 +267,7 @@ MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_poli
     if (!(length * shrink <= limit))
       shrink = limit / length;
   }
-  if (!(shrink > 0.0))
+  if (!(shrink > 0.0)) /* the step is not finite */
     return -1;
   for (int r = 0; r < t->n; r++) {
     const int j = t->idx[r];

@@ -32,27 +32,27 @@ MILL_HD_CALLED static inline void mill_seek_digest(double left, double middle, d
                                                    mill_curve *c)
 {
   const double h = c->step;
-  const double curve = 0.5 * (left + right - 2.0 * middle) / (h * h);
+  const double bend = 0.5 * (left + right - 2.0 * middle) / (h * h); /* curvature */
   const double slope = 0.5 * (right - left) / h;
   c->f_centre = middle;
-  if (!isfinite(curve) || ++c->n_round >= MILL_SEEK_ROUNDS) {
+  if (!isfinite(bend) || ++c->n_round >= MILL_SEEK_ROUNDS) {
     c->go = 0;
     return;
   }
-  if (!(curve * h * h > MILL_SEEK_NOISE * MILL_SEEK_NOISE)) { /* F hardly rises: a longer step */
+  if (!(bend * h * h > MILL_SEEK_NOISE * MILL_SEEK_NOISE)) { /* F hardly rises: a longer step */
     c->go = h < MILL_SEEK_MOST;
     c->step = 2.0 * h < MILL_SEEK_MOST ? 2.0 * h : MILL_SEEK_MOST;
     return;
   }
-  const double move = -0.5 * slope / curve;
+  const double move = -0.5 * slope / bend;
   const int is_near = fabs(move) <= MILL_SEEK_NEAR * h;
-  if (is_near && h > MILL_SEEK_LEAST && h * h * curve > MILL_SEEK_COARSE * MILL_SEEK_COARSE) {
-    c->step = MILL_SEEK_STEP / sqrt(curve); /* shorter: h is too coarse for a parabola */
+  if (is_near && h > MILL_SEEK_LEAST && h * h * bend > MILL_SEEK_COARSE * MILL_SEEK_COARSE) {
+    c->step = MILL_SEEK_STEP / sqrt(bend); /* shorter: h is too coarse for a parabola */
   } else if (is_near) {
     c->centre += move;
     c->f_centre += 0.5 * slope * move;
     c->found = c->centre;
-    c->err = 1.0 / sqrt(curve);
+    c->err = 1.0 / sqrt(bend);
     c->go = 0;
     return;
   }
