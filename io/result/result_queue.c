@@ -61,7 +61,7 @@ int mill_result_put(mill_result_file *file, const mill_fit_result *result)
   MILL_CHECK(mill_waiting_add(&q->fits, &file->columns, result->row, &row));
   mill_columns_pack(&file->columns, result, row);
   mill_result_set_bit(file->wanted, result->row, 0);
-  const int is_first = q->fits.n == 1 && q->n_pix == 0;
+  const int is_first = q->fits.n == 1 && q->n_pix == 0; /* of the queue's rows and models */
   announce(file, is_first, mill_result_n_queued(file) >= MILL_WRITE_BYTES);
   return MILL_OK;
 }

@@ -121,12 +121,12 @@ static int write_taken(mill_result_file *file)
   const mill_columns *columns = &file->columns;
   if (file->epochs) {
     mill_table_part epochs = mill_waiting_part(&file->taken[1], file->epochs);
-    epochs.n_own = file->owners.n_block;
+    epochs.n_own = file->owners.n_block; /* gaps inside an own block may be rewritten */
     MILL_CHECK(mill_table_write(&epochs));
   }
   mill_table_part fits = mill_waiting_part(&file->taken[0], file->fits);
   fits.n_own = file->owners.n_block;
-  fits.end = columns->i_target + 1;
+  fits.end = columns->i_target + 1; /* TARGETID is the first column */
   MILL_CHECK(mill_table_read(fits));
   for (int64_t i = 0; i < fits.n; i++)
     mill_columns_set_crc(columns, fits.row + (size_t)i * fits.stride);
@@ -150,7 +150,7 @@ static int write_rows(mill_result_file *file, const int64_t *n_message)
 {
   int err = MILL_OK, code = mark_unmodelled(file);
   const mill_owners *owners = &file->owners;
-  for (int k = 0; k < 2; k++, n_message += owners->n) {
+  for (int k = 0; k < 2; k++, n_message += owners->n) { /* without /epochs, k = 1 has no rows */
     taking t = {&file->taken[k], k == 0 || !file->epochs ? &file->columns : &file->epochs->columns};
     err = mill_deliver(&file->io, owners, TAG_ROWS + k, &file->parcel[k],
                        owners->mine >= 0 ? n_message[owners->mine] : 0, take_row, &t);
@@ -340,7 +340,8 @@ static int hear_go(mill_result_file *file, int *begins)
 /* Wait until rank 0 begins a write, at the request of any rank.  No rank blocks inside MPI. */
 static int await_write(mill_result_file *file)
 {
-  int begins = 0, has_told = 0, has_wanted = 0; /* has_told: the request is sent to rank 0 */
+  /* has_told: the request is sent to rank 0; has_wanted: `wants` was 1 before */
+  int begins = 0, has_told = 0, has_wanted = 0;
   long us = POLL_FIRST_US;
   const int64_t wish = file->i_write;
   MPI_Request told = MPI_REQUEST_NULL;

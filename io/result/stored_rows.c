@@ -98,7 +98,7 @@ static int check_epochs(const mill_stored_rows *rows, int64_t start, int64_t n, 
   const mill_columns *fits = &rows->table->columns;
   const mill_column *crc = &fits->column[mill_columns_find(fits, "EPOCH_CRC")];
   const size_t epoch_size = rows->epochs->columns.row_size;
-  int64_t first, n_epoch, begin = rows->epochs->n_row, end = 0;
+  int64_t first, n_epoch, begin = rows->epochs->n_row, end = 0; /* [begin, end): rows to read */
   MILL_OWNED char *exposures = NULL, *epochs = NULL;
   MILL_CHECK(mill_alloc_bytes((size_t)n, rows->exposures->columns.row_size, (void **)&exposures));
   MILL_CHECK(mill_table_read(mill_table_range(rows->exposures, start, n, exposures)));
@@ -204,7 +204,7 @@ static int take_fits(void *context, int64_t i, const char *row)
 int mill_damaged_rows_find(hid_t file, const char *path, const mill_run_info *info,
                            const mill_input_file *then, int is_finished, mill_damaged_rows *damaged)
 {
-  MILL_OWNED unsigned char *is_known = NULL;
+  MILL_OWNED unsigned char *is_known = NULL; /* [n_row] bits GOOD_CATALOG and BAD_FITS */
   MILL_AT_END(mill_stored_rows_close) mill_stored_rows rows = {0};
   MILL_CHECK(MILL_ALLOC(info->n_row, &is_known));
   MILL_CHECK(mill_catalog_known(file, path, info->n_row, is_known));

@@ -133,7 +133,7 @@ static int open_column(mill_table *t, const char *name)
 }
 
 /* Open the columns `names`, of any type; if names is "", the columns `expected`, which must have
- * the same type and shape in the file. */
+ * the same type and shape in the file; a text of one byte allows any width. */
 static int open_columns(mill_table *t, const char *names, const mill_columns *expected)
 {
   char name[sizeof((mill_column *)0)->name];
@@ -172,7 +172,7 @@ int mill_table_open(hid_t file, int fd, const char *path, const char *group, int
   t->n_row = n_row;
   snprintf(t->group, sizeof t->group, "%s", group);
   MILL_CHECK(open_columns(t, names, expected));
-  for (int i = 0; fd >= 0 && i < t->columns.n_column; i++) {
+  for (int i = 0; fd >= 0 && i < t->columns.n_column; i++) { /* only to write by fd */
     const mill_column *c = &t->columns.column[i];
     const hid_t type = c->type == MILL_TYPE_TEXT ? H5I_INVALID_HID : mill_column_hdf5_type(c->type);
     MILL_CHECK(mill_output_place(t->dataset[i], path, c->name, type, &t->place[i]));

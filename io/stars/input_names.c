@@ -70,7 +70,7 @@ static int digest_settings(const char *identity, const char *library, char out[M
   mill_sha256_final(&sha, hex);
   if (!hex[0])
     return MILL_BUG("libcrypto computed no SHA-256");
-  memcpy(out, hex, MILL_SETTINGS_SIZE - 1);
+  memcpy(out, hex, MILL_SETTINGS_SIZE - 1); /* only the first digits */
   out[MILL_SETTINGS_SIZE - 1] = '\0';
   return MILL_OK;
 }
@@ -245,7 +245,8 @@ static int count_recorded(const mill_input_table *table, const char *path,
   return n;
 }
 
-/* If the output has a fitted row, continue it with its own inputs instead of the listed inputs. */
+/* If the output has a fitted row, continue it with its own inputs instead of those in list.  The
+ * list has the inputs that are not done; n_waiting of them are not in the output either. */
 static int keep_own(const mill_input_request *request, const mill_input_table *table,
                     mill_path_list *list)
 {
@@ -319,7 +320,7 @@ static int collect_names(const mill_input_request *request, const mill_config *c
                request->catalog ? request->catalog : "command line");
   MILL_CHECK(list_inputs(request, &list));
   if (request->input_table) {
-    MILL_CHECK(digest_config(config, 1, lib, names->settings));
+    MILL_CHECK(digest_config(config, 1, lib, names->settings)); /* 1: with wave_mask */
     MILL_CHECK(digest_config(config, !config->wave_mask_auto, lib, names->unmasked));
     for (size_t i = 0; i < list.n; i++) {
       MILL_CHECK(mill_input_absolute(list.path[i], path));

@@ -86,7 +86,7 @@ static int learn_batch(index_job *job, int i_file)
       layout->first_file = i_file;
       last_wave[s->arm] = s->wave_aa;
     }
-    if (end > i + 1 ||
+    if (end > i + 1 || /* in pieces */
         (s->wave_aa != last_wave[s->arm] &&
          !same_wavelengths(layout->n_pix_first, layout->wave_aa, s->n_pix, s->wave_aa)))
       layout->differs = 1;
@@ -271,7 +271,7 @@ static int cut_files(const mill_mpi *mpi, const mill_input_names *names, const c
   MILL_CHECK(gather_facts(mpi, start, facts));
   for (int r = 1; r <= mpi->size; r++) /* rank 0 changes and sends the facts of all files */
     start[r] = (int)names->n;
-  leave_out(begun, names, *facts);
+  leave_out(begun, names, *facts); /* begun: the result to continue, or NULL */
   MILL_CHECK(gather_facts(mpi, start, facts));
   for (int64_t i = 0; i < names->n; i++)
     all += cost_of_file(names->name[i], *facts + i);
@@ -434,7 +434,7 @@ static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_
     struct {
       int file, rank;
     } here = {mine->first_file, mpi->rank}, first; /* first: the rank with the arm's first file */
-    int n_first = mine->n_pix_first, differs = mine->differs, n_pix = mine->n_pix;
+    int n_first = mine->n_pix_first, n_longest = mine->n_pix, differs = mine->differs;
     MILL_CHECK_MPI(MPI_Allreduce(&here, &first, 1, MPI_2INT, MPI_MINLOC, mpi->comm));
     if (first.file == INT_MAX)
       continue;
@@ -446,7 +446,7 @@ static int share_layout(const mill_mpi *mpi, const mill_library *lib, const arm_
     differs |= mine->first_file != INT_MAX &&
                !same_wavelengths(n_first, inputs->wave_aa[a], mine->n_pix_first, mine->wave_aa);
     MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &differs, 1, MPI_INT, MPI_MAX, mpi->comm));
-    MILL_CHECK_MPI(MPI_Allreduce(&n_pix, &inputs->n_pix[a], 1, MPI_INT, MPI_MAX, mpi->comm));
+    MILL_CHECK_MPI(MPI_Allreduce(&n_longest, &inputs->n_pix[a], 1, MPI_INT, MPI_MAX, mpi->comm));
     if (differs) {
       mill_free(inputs->wave_aa[a]);
       inputs->wave_aa[a] = NULL;
@@ -467,7 +467,7 @@ static void log_frames(const mill_inputs *inputs)
           strcmp(inputs->file[j].frame, file->frame) == 0 && n_same++ == 0)
         first = j;
     if (first != i)
-      continue;
+      continue; /* unreadable, or logged for an earlier file, at which the loop ended */
     mill_log_info("%lld input %s of format %s: the frame of the wavelengths, and so of the "
                   "velocities, is %s; nothing is corrected",
                   (long long)n_same, n_same == 1 ? "file" : "files", file->format, file->frame);

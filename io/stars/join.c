@@ -196,7 +196,7 @@ static int find_owners(const mill_mpi *mpi, survey *mine)
                                                MILL_ALLOC(mine->n_entry, &owner_of_mine))));
   for (int64_t i = 0; i < mine->n_entry; i++) {
     const entry *e = &mine->entry[i];
-    rank[i] = mpi->rank;
+    rank[i] = mpi->rank; /* a row without a name stays here */
     if (e->object[0])
       rank[i] = rank_of_key(mpi, e->object, strnlen(e->object, sizeof e->object));
     else if (e->target_id != -1)
@@ -303,16 +303,16 @@ static int ask_owners(const mill_mpi *mpi, const survey *mine, const int64_t *ke
 static int settle_owners(const mill_mpi *mpi, survey *mine)
 {
   int has_changed = 1;
-  MILL_OWNED int64_t *key = NULL;
-  MILL_CHECK(mill_mpi_agree(mpi, MILL_ALLOC(mine->n_entry, &key)));
+  MILL_OWNED int64_t *owner = NULL;
+  MILL_CHECK(mill_mpi_agree(mpi, MILL_ALLOC(mine->n_entry, &owner)));
   while (has_changed) {
     has_changed = 0;
     for (int64_t i = 0; i < mine->n_entry; i++)
-      key[i] = mine->entry[i].owner;
-    MILL_CHECK(ask_owners(mpi, mine, key, mine->n_entry, key));
+      owner[i] = mine->entry[i].owner;
+    MILL_CHECK(ask_owners(mpi, mine, owner, mine->n_entry, owner)); /* owners' owners */
     for (int64_t i = 0; i < mine->n_entry; i++) {
-      has_changed |= mine->entry[i].owner != key[i];
-      mine->entry[i].owner = key[i];
+      has_changed |= mine->entry[i].owner != owner[i];
+      mine->entry[i].owner = owner[i];
     }
     MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &has_changed, 1, MPI_INT, MPI_MAX, mpi->comm));
   }
@@ -327,7 +327,8 @@ static int connect_once(const mill_mpi *mpi, survey *mine, pair *pairs, int64_t 
   MILL_AT_END(mill_exchange_free) mill_exchange told = {0};
   int64_t n_pair = 0;
   MILL_CHECK(mill_mpi_agree(mpi, MILL_ALLOC(*n, &rank)));
-  MILL_CHECK(ask_owners(mpi, mine, (int64_t *)(void *)pairs, 2 * *n, (int64_t *)(void *)pairs));
+  int64_t *ends = (int64_t *)(void *)pairs; /* [2 n]: a and b of each pair */
+  MILL_CHECK(ask_owners(mpi, mine, ends, 2 * *n, ends));
   for (int64_t i = 0; i < *n; i++) {
     const pair p = pairs[i];
     if (p.a == p.b)
@@ -482,7 +483,7 @@ static int64_t list_parts(survey *owned, const mill_keyed *order, mill_join_part
 static int make_table(const mill_mpi *mpi, survey *owned, int n_file, const mill_keyed *order,
                       int64_t *n_row, int64_t *n_exposure, mill_join *join)
 {
-  int64_t n[2] = {owned->n_kept}, before[2] = {0, 0}, n_new = 0; /* parts, exposures */
+  int64_t n_joined = 0, n[2] = {owned->n_kept}, before[2] = {0, 0}; /* n: parts, exposures */
   MILL_OWNED mill_join_part *part = NULL;
   MILL_OWNED mill_join_start *start = NULL;
   int code = MILL_OK;
@@ -496,11 +497,11 @@ static int make_table(const mill_mpi *mpi, survey *owned, int n_file, const mill
   }
   code = mill_error_of(code, mill_error_of(MILL_ALLOC(n[0], &part), MILL_ALLOC(n[0] + 1, &start)));
   MILL_CHECK(mill_mpi_agree(mpi, code));
-  n[1] = list_parts(owned, order, part, start, &n_new, n_row, n_exposure);
+  n[1] = list_parts(owned, order, part, start, &n_joined, n_row, n_exposure);
   MILL_CHECK_MPI(MPI_Exscan(n, before, 2, MPI_INT64_T, MPI_SUM, mpi->comm));
   if (mpi->rank == mpi->size - 1) /* the end of the last row */
-    start[n_new++] = (mill_join_start){.part = n[0], .exposure = n[1]};
-  for (int64_t i = 0; i < n_new && mpi->rank > 0; i++) { /* count on from the ranks before */
+    start[n_joined++] = (mill_join_start){.part = n[0], .exposure = n[1]};
+  for (int64_t i = 0; i < n_joined && mpi->rank > 0; i++) { /* count on from the ranks before */
     start[i].part += before[0];
     start[i].exposure += before[1];
   }
@@ -511,7 +512,7 @@ static int make_table(const mill_mpi *mpi, survey *owned, int n_file, const mill
   for (int f = 0; f < n_file; f++)
     join->row_start[f + 1] = join->row_start[f] + n_row[f];
   MILL_CHECK(mill_node_gather(mpi, part, n[0], sizeof *part, &join->parts));
-  MILL_CHECK(mill_node_gather(mpi, start, n_new, sizeof *start, &join->starts));
+  MILL_CHECK(mill_node_gather(mpi, start, n_joined, sizeof *start, &join->starts));
   join->part = join->parts.data;
   join->start = join->starts.data;
   return MILL_OK;
@@ -553,7 +554,7 @@ done:
   return err;
 }
 
-/* Find each row's owner (first row of the object) by name, then by position.  Send it the row. */
+/* Find each row's owner, the object's first row, by name, then position; join rows on its rank. */
 int mill_join_make(const mill_mpi *mpi, double radius_arcsec, const mill_star_list *stars,
                    const mill_star_tables *tables, const char *const *path, int n_file,
                    int file_start, int file_end, mill_file_index *index, int64_t *n_row,
@@ -587,7 +588,7 @@ int mill_join_make(const mill_mpi *mpi, double radius_arcsec, const mill_star_li
   order_rows(&owned, order);
   MILL_TRY(make_table(mpi, &owned, n_file, order, n_row, n_exposure, join));
   for (int f = file_start; f < file_end; f++)
-    MILL_STEP(rebuild(&owned, order, &next, n_row[f], n_exposure[f], index++));
+    MILL_STEP(rebuild(&owned, order, &next, n_row[f], n_exposure[f], &index[f - file_start]));
   MILL_TRY(mill_mpi_agree(mpi, err));
   err = MILL_GIVE(&join, out);
 done:

@@ -145,7 +145,7 @@ static int take_star(mill_reader *reader, int64_t row, mill_star **star)
   } else {
     MILL_CHECK(MILL_ALLOC(1, &t));
     t->next_made = reader->made;
-    reader->made = t;
+    reader->made = t; /* list of all tickets, to free them */
   }
   t->star = (mill_star){.row = row, .first_exposure = -1, .segment = t->star.segment};
   *star = &t->star;
@@ -243,7 +243,7 @@ static int collect_segments(worker *w, mill_batch *batch)
   for (int k = 0; k < batch->n_row; k++) {
     mill_star *star = batch->star[k]; /* first member of its ticket */
     for (int i = 0; i < star->n_exposure; i++, e++) {
-      const place from = w->place[e];
+      const place from = w->place[e]; /* at: its number in the part */
       const mill_read_batch *part = &batch->part[from.part];
       for (int *c = &w->cursor[from.part];
            *c < part->n_segment && part->segment[*c].exposure == from.at; (*c)++) {
@@ -443,7 +443,7 @@ static void *worker_main(void *argument)
 static int start_worker(mill_reader *reader, worker *w)
 {
   w->reader = reader;
-  w->n_source = reader->plan.inputs->join ? MAX_SOURCE : 1;
+  w->n_source = reader->plan.inputs->join ? MAX_SOURCE : 1; /* a joined row needs several files */
   for (int k = 0; k < w->n_source; k++)
     w->source[k].i_file = -1;
   MILL_LOCKED(&reader->mutex); /* the thread must not lower n_running before it is raised here */

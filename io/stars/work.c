@@ -57,7 +57,7 @@ int mill_work_open(const mill_mpi *mpi, const mill_work_plan *plan, mill_work **
   /* a rank n times as fast as the slowest counts as n ranks: it draws n chunks together */
   MILL_CHECK_MPI(MPI_Allreduce(&plan->rate, &agreed.rate, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));
   const int n_mine = (int)fmax(1.0, round(plan->rate / agreed.rate));
-  const int64_t n_held = plan->n_held / n_mine;
+  const int64_t n_held = plan->n_held / n_mine; /* of each of these n_mine */
   MILL_CHECK_MPI(MPI_Allreduce(&n_mine, &n_rank, 1, MPI_INT, MPI_SUM, mpi->comm));
   MILL_CHECK_MPI(MPI_Allreduce(&n_held, &agreed.n_held, 1, MPI_INT64_T, MPI_MIN, mpi->comm));
   MILL_CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &patience_s, 1, MPI_DOUBLE, MPI_MIN, mpi->comm));

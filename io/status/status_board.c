@@ -91,7 +91,7 @@ void mill_board_count(mill_board *board, int64_t *n_done, int64_t *n_failed)
   const int64_t *const n_status[] = {board->plan.base, board->mine.n_status};
   for (int i = 0; i < 2; i++) { /* earlier runs, then this rank */
     *n_done += mill_status_rows(n_status[i], MILL_STATUS_FITTED);
-    *n_failed += mill_status_rows(n_status[i], MILL_STATUS_FITTED + 1);
+    *n_failed += mill_status_rows(n_status[i], MILL_STATUS_FITTED + 1); /* codes above FITTED */
   }
   const double since_s = mill_wall_s() - board->elsewhere.met_s;
   const int64_t known = board->elsewhere.n_done;
@@ -141,7 +141,7 @@ static void write_status(mill_board *board, const mill_board_end *end)
   sample now = {.s = mill_wall_s()};
   for (int r = 0; r < board->n_rank; r++)
     now.n_done += mill_status_rows(board->rank[r].n_status, MILL_STATUS_FITTED);
-  if (now.s - board->next.s >= RATE_S) {
+  if (now.s - board->next.s >= RATE_S) { /* the rate covers RATE_S to 2 RATE_S seconds */
     board->from = board->next;
     board->next = now;
   }
@@ -175,7 +175,7 @@ static int collect(mill_board *board, const mill_mpi *mpi)
                             MPI_BYTE, 0, mpi->comm));
   if (mpi->rank != 0)
     return MILL_OK;
-  for (int r = 1; r < board->n_rank; r++) {
+  for (int r = 1; r < board->n_rank; r++) { /* failed rows have codes above FITTED */
     n_done += mill_status_rows(board->rank[r].n_status, MILL_STATUS_FITTED);
     n_failed += mill_status_rows(board->rank[r].n_status, MILL_STATUS_FITTED + 1);
   }

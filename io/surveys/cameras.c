@@ -63,7 +63,7 @@ int mill_cameras_index(const mill_cameras *c, const mill_selection *select,
   const int has_objtype = objtype && objtype[0];
   index->n_fits_row = 1;
   MILL_CHECK(mill_selection_check(select, c->file->guard->path, has_kind, has_objtype));
-  if (!mill_selection_keeps(select, &(mill_candidate){row, objtype, 0, NAN}))
+  if (!mill_selection_keeps(select, &(mill_candidate){row, objtype, 0, NAN})) /* no class, S/N */
     return MILL_OK;
   MILL_CHECK(mill_file_index_alloc(index, c->n_camera, c->n_camera));
   /* list each exposure once: its cameras follow each other */
@@ -150,7 +150,7 @@ int mill_camera_scale(mill_cameras *c, mill_camera *camera)
       n_small += (is_ivar ? 1.0 / sqrt(x[i]) : x[i]) < PHYSICAL;
     }
   }
-  camera->scale = 2 * n_small > n ? SCALE : 1.0;
+  camera->scale = 2 * n_small > n ? SCALE : 1.0; /* SCALE: fluxes are in erg / s / cm2 / A */
   return MILL_OK;
 }
 

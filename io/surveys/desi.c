@@ -310,7 +310,7 @@ static int is_fitted(const mill_desi_arm *a, const mill_spectra_settings *settin
     overlaps |= (arms >> i & 1u) && first < choice.max_aa && last > choice.min_aa &&
                 mill_arm_overlaps(&lib->arm[i], first, last);
   }
-  return how == MILL_BY_WAVE ? overlaps : arms != 0;
+  return how == MILL_BY_WAVE ? overlaps : arms != 0; /* by name: at any wavelengths */
 }
 
 /* ---- as a format -------------------------------------------------------- */
@@ -408,7 +408,7 @@ static int read_rows(mill_desi_file *file, const mill_desi_image *im, const int6
 {
   int status = 0;
   char *to = out;
-  if (!im->plain) {
+  if (!im->plain) { /* scaled, compressed, or of another type */
     if (file->convert_room < (size_t)row_pix)
       MILL_CHECK(MILL_RENEW(&file->convert, &file->convert_room, row_pix));
     MILL_CHECK(mill_fits_file_move(file->fits, im->i_hdu));

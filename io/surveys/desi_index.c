@@ -64,7 +64,7 @@ static void take_pixel(int64_t pixel, int64_t nside, mill_catalog_row *all)
 static int read_pixel(mill_fits_file *fits, const char *group, mill_catalog_row *all)
 {
   int found = 0;
-  int32_t pixel = -1, nside = 64;
+  int32_t pixel = -1, nside = 64; /* 64: unless HPXNSIDE says otherwise */
   MILL_CHECK(mill_single_key_int32(fits, 0, strcmp(group, "uniqpix") == 0 ? "SPGRPVAL" : "UNIQPIX",
                                    &pixel, &found));
   if (found) {
@@ -174,8 +174,8 @@ static double mean_mjd(const mill_fits_values *exposures, const mill_keyed *key,
   return n_good > 0.0 ? sum / n_good : (double)NAN;
 }
 
-/* Fill from EXP_FIBERMAP what a coadd's FIBERMAP lacks: the mean MJD; TILEID and NIGHT if
- * all exposures of the target agree; EXPID if the target has only one exposure. */
+/* Fill from EXP_FIBERMAP what a coadd's FIBERMAP lacks: TILEID and NIGHT if a target's exposures
+ * agree; EXPID if it has only one; mean MJD of exposures with only `allowed` FIBERSTATUS bits. */
 static int fill_from_exposures(mill_desi_file *file, uint64_t allowed, mill_fits_values *map)
 {
   MILL_FITS_VALUES(exposures, N_EXP_WISH);
@@ -398,7 +398,7 @@ static int64_t select_rows(const mill_desi_file *file, const mill_selection *sel
     if (mill_selection_keeps(select, &candidate) &&
         (file->i_fibermap < 0 || ((uint64_t)status[i] & ~select->fiberstatus_allowed) == 0) &&
         mill_selection_keeps_exp_id(select, map[EXP].i32[i]))
-      kept[n++] = (mill_keyed){i, i};
+      kept[n++] = (mill_keyed){i, i}; /* key and place: the row */
   }
   return n;
 }

@@ -219,7 +219,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   double mjd = NAN;
   MILL_FITS_VALUES(values, N_WISH);
   mill_fits_file *file = f->cameras.file;
-  const int is_single = f->i_target < 0, header[] = {f->i_spectra, 0};
+  const int is_single = f->i_target < 0, header[] = {f->i_spectra, 0}; /* HDUs of keywords */
   const int i_hdu = is_single ? f->i_spectra : f->i_target;
   MILL_CHECK(is_single ? mill_single_keys(file, header, 2, NAN, wish, N_WISH, values)
                        : mill_fits_columns(file, i_hdu, wish, N_WISH, values));

@@ -75,7 +75,7 @@ enum { MAX_NAME = sizeof((mill_catalog_row *)0)->object - 1 };
 /* Check ARM, and convert it to lower case, since it names channels. */
 static int check_arms(generic *g)
 {
-  for (int64_t i = 0; i < g->table.n_row && g->text[ARM].text; i++) {
+  for (int64_t i = 0; i < g->table.n_row && g->text[ARM].text; i++) { /* NULL: no column */
     char *arm = g->text[ARM].text + (size_t)i * g->text[ARM].stride;
     if (strlen(arm) >= MILL_MAX_NAME)
       return MILL_ERROR_TABLE(
@@ -109,7 +109,7 @@ static int list_named(generic *g, const int64_t *id, row_key *key, int64_t *n)
     if (name[0] && strlen(name) <= MAX_NAME)
       key[(*n)++] = (row_key){.text = name, .row = i};
     else
-      set_apart(g, i, id[i], -1);
+      set_apart(g, i, id[i], -1); /* -1: for its name */
   }
   if (*n == 0 && g->table.n_row > 0)
     return MILL_ERROR_TABLE(&g->table, "give each row a NAME of 1 to %d characters", MAX_NAME);
@@ -124,7 +124,7 @@ static void find_stars(const generic *g, const mill_fits_values *v, row_key *key
   qsort(key, (size_t)n, sizeof *key, mill_by_text_at);
   for (int64_t i = 0; i < n; i++) {
     const int is_same = i > 0 && strcmp(key[i].text, key[i - 1].text) == 0;
-    star[i] = (mill_keyed){is_same ? star[i - 1].key : i, key[i].row};
+    star[i] = (mill_keyed){is_same ? star[i - 1].key : i, key[i].row}; /* name, row */
   }
   if (mill_places_group(star, n, v[RA].f64, v[DEC].f64)) /* sets .key to the star's first row */
     *warning = MILL_TOLD_PLACES;
@@ -258,7 +258,7 @@ static int describe_row(generic *g, int64_t row, mill_camera *camera)
   for (int i = 0; i < MILL_N_PLANE; i++)
     camera->plane[i] = t->vector[i].plane;
   if (t->shared_wave_aa)
-    camera->plane[MILL_WAVE] = (mill_plane){.name = "HDU WAVELENGTH", .row = -1};
+    camera->plane[MILL_WAVE] = (mill_plane){.name = "HDU WAVELENGTH", .row = -1}; /* for messages */
   MILL_CHECK(mill_fits_file_move(t->file, t->i_hdu)); /* row_length reads from this HDU */
   return row_length(g, row, &camera->n_pix);
 }
@@ -361,14 +361,14 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   for (int64_t i = 0, end; i < g->n_exposure; i = end) {
     mill_catalog_row *row = &index->row[index->n_row];
     const int64_t first = g->exposure[i].first_row;
-    const mill_candidate candidate = {row, NULL, 0, NAN};
+    const mill_candidate candidate = {row, NULL, 0, NAN}; /* no target type, class, S/N */
     for (end = i + 1; end < g->n_exposure && g->exposure[end].group == g->exposure[i].group;)
       end++;
     mill_catalog_row_init(row);
     mill_fits_fill(g->table.file->guard->path, wish, N_WISH, v, first, row);
     if (!mill_selection_keeps(select, &candidate))
       continue;
-    if (g->kind[first] != APART)
+    if (g->kind[first] != APART) /* an excluded row has no name */
       snprintf(row->object, sizeof row->object, "%s", mill_fits_text_at(&g->text[NAME], first));
     index->n_row++;
     for (const exposure *e = g->exposure + i; e < g->exposure + end; e++)

@@ -51,7 +51,7 @@ static int take_type(mill_generic_table *t, int i, int type, int equivalent)
   mill_generic_vector *v = &t->vector[i];
   const int stored = abs(type), is_integer = is_integer_type(stored);
   v->plane.mask_type = stored;
-  v->variable = type < 0;
+  v->variable = type < 0;  /* CFITSIO's sign of arrays of variable length */
   v->n_byte = stored / 10; /* CFITSIO's type codes are 10 times the bytes */
   if (i == MILL_MASK) {
     if (stored == TLONGLONG)
@@ -231,8 +231,7 @@ static int read_conventions(mill_generic_table *t, int medium)
     return MILL_ERROR_TABLE(t, "MEDIUM is '%s', expected 'vacuum' or 'air'", text);
   if (!found && medium == MILL_MEDIUM_AUTO)
     return MILL_ERROR_TABLE(
-        t, "keyword %s must say whether wavelengths are 'vacuum' or 'air'; or set medium",
-        "MEDIUM");
+        t, "keyword MEDIUM must say whether wavelengths are 'vacuum' or 'air'; or set medium");
   MILL_CHECK(mill_single_key_text(t->file, t->i_hdu, "FRAME", text, sizeof text, &found));
   t->frame = found ? mill_frame_from_name(text, sizeof text) : MILL_FRAME_UNKNOWN;
   if (found && t->frame == MILL_FRAME_UNKNOWN)

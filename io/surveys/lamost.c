@@ -254,7 +254,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
   MILL_FITS_VALUES(v, N);
   mill_catalog_row row;
   mill_catalog_row_init(&row);
-  /* LAMOST writes -9999 for unknown values */
+  /* keywords of HDU 0, where LAMOST writes -9999 for unknown values */
   MILL_CHECK(mill_single_keys(c->file, &(int){0}, 1, -9999.0, wish, N, v));
   mill_fits_fill(c->file->guard->path, wish, N, v, 0, &row);
   MILL_CHECK(take_name(c->file->guard->path, v, &row));

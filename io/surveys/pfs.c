@@ -87,7 +87,7 @@ static int find_bad_bits(pfs *p, int i_hdu)
   return MILL_OK;
 }
 
-/* Compute wavelengths from keywords.  PFS writes CRPIX1 one too large. */
+/* Compute wavelengths from keywords.  CRPIX1 is the middle pixel, but PFS writes 1 too much. */
 static int read_keyword_wave(mill_cameras *c, mill_camera *camera, int medium)
 {
   static const mill_single_wcs wcs = {.start = "CRVAL1",

@@ -134,7 +134,7 @@ static int read_middle(mill_cameras *c, mill_camera *camera)
   const int is_coadd = camera->exposure_id < 0, first = is_coadd ? 0 : camera->i_hdu;
   const int end = is_coadd ? c->file->guard->n_hdu : first + 1;
   double sum = 0.0, n = 0.0, tai_s = NAN;
-  for (int i = end - 1; i >= first && !(i == 0 && n > 0.0); i--) {
+  for (int i = end - 1; i >= first && !(i == 0 && n > 0.0); i--) { /* primary header last */
     double begin_s = NAN, end_s = NAN;
     MILL_CHECK(mill_single_key_double(c->file, i, "TAI-BEG", &begin_s, NULL));
     MILL_CHECK(mill_single_key_double(c->file, i, "TAI-END", &end_s, NULL));
@@ -218,7 +218,7 @@ static int take_mwm(mill_cameras *c, const mill_camera *camera)
     const double power = wave < 6000.0 ? 1560.0 + (wave - 3700.0) * (710.0 / 2300.0)
                                        : 1850.0 + (wave - 6000.0) * (800.0 / 3000.0);
     const int is_width = has_width && isfinite(fwhm[i]) && fwhm[i] > 0.0;
-    spectrum->mask[i] &= BAD & ~OF_ONE;
+    spectrum->mask[i] &= BAD & ~OF_ONE; /* Astra's mask is an OR over exposures */
     spectrum->sigma_aa[i] = (float)((is_width ? fwhm[i] : wave / power) / MILL_FWHM_SIGMA);
   }
   return MILL_OK;

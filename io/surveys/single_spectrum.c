@@ -280,7 +280,7 @@ static int read_medium(mill_fits_file *file, int i_hdu, const char *key, int con
   if (configured == MILL_MEDIUM_AUTO)
     return MILL_ERROR_HDU(
         file, i_hdu, ": %s '%s' says neither air (AWAV) nor vacuum (WAVE); set medium", key, text);
-  return MILL_OK;
+  return MILL_OK; /* the key medium overrides *air later */
 }
 
 int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_wcs *key,
@@ -293,7 +293,7 @@ int mill_single_linear_wave(mill_fits_file *file, int i_hdu, const mill_single_w
   MILL_CHECK(mill_single_key_double(file, i_hdu, key->reference, &reference, NULL));
   MILL_CHECK(mill_single_key_unit(file, i_hdu, key->unit, key->default_unit, &to_aa));
   MILL_CHECK(read_medium(file, i_hdu, key->type, configured, air));
-  for (int i = 0; i < n_pix; i++)
+  for (int i = 0; i < n_pix; i++) /* the first pixel is 1 + key->beyond */
     wave_aa[i] = (start + ((double)(i + 1 + key->beyond) - reference) * step) * to_aa;
   snprintf(what, sizeof what, "%s, %s and %s", key->start, key->reference, key->step);
   return mill_single_check_wave(file, i_hdu, what, n_pix, wave_aa);
@@ -312,7 +312,7 @@ int mill_single_column(mill_fits_file *file, int i_hdu, int is_alone, const char
     return MILL_ERROR_HDU(file, i_hdu, ": column %s must hold numbers, equally many in each row",
                           column);
   const int64_t n_row = file->guard->hdu[i_hdu].axis[1];
-  const int all_in_row = !is_alone || n_row == 1;
+  const int all_in_row = !is_alone || n_row == 1; /* not alone: each row is a spectrum */
   const int64_t n = all_in_row ? c.repeat : n_row;
   const int is_first = *n_pix == 0; /* the first column sets n_pix */
   if (is_first && n >= 2 && n <= MILL_SINGLE_MAX_PIX)
@@ -408,7 +408,7 @@ int mill_fibres_index(const mill_fibres *fibres, mill_fits_file *file, const mil
   MILL_CHECK(mill_file_index_alloc(index, n_row, n_row));
   for (int64_t i = 0; i < n_row; i++) { /* i_class, i_sn of fibres are 0 without such a column */
     mill_catalog_row *row = &index->row[index->n_row];
-    const char *name = mill_fits_text_at(&v[0], i);
+    const char *name = mill_fits_text_at(&v[0], i); /* wish 0 is the name */
     const int in_class =
         fibres->i_class && mill_class_matches(patterns, mill_fits_text_at(&v[fibres->i_class], i));
     const mill_candidate candidate = {row, fibres->objtype(v, i), in_class,

@@ -472,6 +472,7 @@ int mill_spectra_index(mill_spectra *spectra, const mill_selection *select, mill
   MILL_TRY(spectra->format->index(spectra->state, select, index));
   index->file_size = spectra->fits->guard->file_size;
   index->file_mtime = spectra->fits->guard->file_mtime;
+  /* joining needs all rows of a listed star; it drops the others itself */
   mill_file_index_identify(spectra->name,
                            spectra->settings.config->join_by_name ? NULL : select->star, index);
   for (int64_t i = 0; i < index->n_row; i++)

@@ -27,7 +27,7 @@ void mill_spectra_set_rules(mill_spectra *spectra)
     const double first = exp(lib->arm[a].ln_wave0);
     const double last =
         exp(lib->arm[a].ln_wave0 + lib->arm[a].ln_step * (double)(lib->arm[a].n_pix - 1));
-    const double margin = 1e-9; /* for rounding */
+    const double margin = 1e-9; /* for rounding; exp(atanh(v / c)) is the Doppler factor */
     const double least = first * exp(atanh(config->fit.max_vel_km_s / MILL_C_KM_S)) * (1 + margin);
     const double most = last * exp(atanh(config->fit.min_vel_km_s / MILL_C_KM_S)) * (1 - margin);
     /* if only one end of the range is configured, the templates set the other */
@@ -85,19 +85,19 @@ unsigned mill_spectra_takers(const mill_spectra_settings *settings, const char *
   return by_choice ? by_choice : has_name ? by_name : by_wave;
 }
 
-/* Divide the pixels of a channel among the arms. */
+/* Divide the pixels of a channel among the arms that take it. */
 static int cut(const mill_spectra *spectra, mill_known_waves *known)
 {
   const double *wave = known->wave_aa;
   const int n_pix = known->n_pix;
   enum mill_channel_rule how;
-  const unsigned mask = mill_spectra_takers(&spectra->settings, known->name, &how);
+  const unsigned takers = mill_spectra_takers(&spectra->settings, known->name, &how);
   mill_piece longest = {0}; /* taken if no piece is long enough: then the fit reports it */
   known->n_piece = known->outside = 0;
   if (how == MILL_BY_NAME) {
-    if (mask == 0)
+    if (takers == 0)
       return MILL_OK;
-    const int arm = __builtin_ctz(mask); /* the only bit */
+    const int arm = __builtin_ctz(takers); /* number of the only bit */
     const mill_arm_rule *rule = &spectra->arm[arm];
     int first = 0, end = n_pix;
     while (first < end && wave[first] < rule->min_aa)
@@ -108,8 +108,8 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
       known->piece[known->n_piece++] = (mill_piece){.arm = arm, .first = first, .n = end - first};
   } else
     for (int first = 0, end; first < n_pix; first = end) {
-      const int arm = arm_of(spectra, mask, wave[first]);
-      for (end = first + 1; end < n_pix && arm_of(spectra, mask, wave[end]) == arm;)
+      const int arm = arm_of(spectra, takers, wave[first]);
+      for (end = first + 1; end < n_pix && arm_of(spectra, takers, wave[end]) == arm;)
         end++;
       const mill_piece piece = {.arm = arm, .first = first, .n = end - first};
       if (arm >= 0 && piece.n > longest.n)
@@ -124,7 +124,7 @@ static int cut(const mill_spectra *spectra, mill_known_waves *known)
     }
   if (known->n_piece == 0 && longest.n > 0)
     known->piece[known->n_piece++] = longest;
-  known->outside = known->n_piece == 0 && mask != 0;
+  known->outside = known->n_piece == 0 && takers != 0;
   return MILL_OK;
 }
 
@@ -155,7 +155,7 @@ static int learn(mill_spectra *spectra, const mill_channel *channel, int air,
                  mill_known_waves *known)
 {
   *known = (mill_known_waves){.air = air, .n_pix = channel->n_pix};
-  spectra->n_known++;
+  spectra->n_known++; /* first, so that mill_spectra_forget frees it after a failure */
   memcpy(known->name, channel->name, sizeof known->name);
   MILL_CHECK(MILL_ALLOC(channel->n_pix, &known->given_aa));
   memcpy(known->given_aa, channel->wave_aa, (size_t)channel->n_pix * sizeof *known->given_aa);

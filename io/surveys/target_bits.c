@@ -60,7 +60,7 @@ int mill_target_bits_check(const mill_selection *select, const char *path)
   MILL_AT_END(mill_class_patterns_free_at) mill_class_patterns *patterns = NULL;
   MILL_CHECK(mill_class_patterns_make(select, &patterns));
   for (int at = 0; at < N_LINE; at++)
-    if (table[at].bit >= 0)
+    if (table[at].bit >= 0) /* else the line is a column */
       matched |= mill_class_matches(patterns, table[at].name);
   for (int i = 0; i < select->n_target_class; i++)
     if (!(matched >> i & 1))
