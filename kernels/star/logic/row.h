@@ -101,8 +101,9 @@ MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const 
   double g = slot->best.at.grad[j] - mill_prior_gradient(m, slot, j, at[j], &stiff);
   double h = row[j] - stiff;
   for (int k = 0; k < np; k++)
-    g += 2.0 * (row[k] - (k == j ? stiff : 0.0)) *
-         (mill_par_inner(m, k, end[k]) - mill_par_inner(m, k, at[k]));
+    if (k != MILL_PAR_VRAD || slot->n_epoch < 2) /* else VRAD is a mean over epochs at `end` alone */
+      g += 2.0 * (row[k] - (k == j ? stiff : 0.0)) *
+           (mill_par_inner(m, k, end[k]) - mill_par_inner(m, k, at[k]));
   for (int i = 0; i < n; i++)
     for (int k = 0; k < n; k++)
       h -= row[idx[i]] * cov[i * n + k] * row[idx[k]];
