@@ -297,12 +297,21 @@ MILL_HD static inline double mill_matrix_width2(const mill_segment *s, int i)
   return width < (double)n ? width * width : 0.0;
 }
 
+/** Is a pixel's template unblurred, because its line-spread function is unknown? */
+MILL_HD static inline int mill_lacks_width(const mill_segment *s, int i)
+{
+  if (s->lsf_aa)
+    return s->lsf_aa[i] != s->lsf_aa[i];
+  return !s->good[i] && s->res[(ptrdiff_t)(s->n_diag / 2) * mill_row_pitch(s->n_pix) + i] == 1.0f;
+}
+
 /** Fill two columns of C (head of this file), after those of the components, with the change of
  *  flux / sigma if the line-spread function is wider.  In the first column it is wider by the
  *  fraction s->width_error at all pixels, in the second by -1 to 1 times this along the pixels.
  *
  *  A width that grows by the fraction x adds x width^2 times the template's second derivative to
- *  the template (heat equation).  s->scratch holds the continuum. */
+ *  the template (heat equation).  Columns are 0 where the derivative would need a pixel outside the
+ *  segment, or one of unknown width.  s->scratch holds the continuum. */
 MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *arm, mill_segment *s,
                                          const mill_real *templ, double n_share)
 {
@@ -331,9 +340,13 @@ MILL_BLOCK_FN void mill_block_draw_width(mill_block *b, const mill_model_arm *ar
   {
     const int i = MILL_BEND_REACH + e;
     double bend = 0.0;
-    for (int j = 1; j <= MILL_BEND_REACH; j++)
+    int is_known = 1;
+    for (int j = 1; j <= MILL_BEND_REACH; j++) {
       bend += a[j - 1] * ((double)templ[i - j] - 2.0 * (double)templ[i] + (double)templ[i + j]);
-    const double x = scale * (double)even[i] * bend * (double)s->scratch[i] * (double)s->is[i];
+      is_known &= !mill_lacks_width(s, i - j) & !mill_lacks_width(s, i + j);
+    }
+    const double x =
+        !is_known ? 0.0 : scale * (double)even[i] * bend * (double)s->scratch[i] * (double)s->is[i];
     even[i] = (float)x;
     sloped[i] = (float)(x * (2.0 * (double)i / (double)(n - 1) - 1.0));
   }
