@@ -100,8 +100,10 @@ MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const 
   /* g: gradient at `end`; h: curvature with the parameters idx (covariance cov) at their best */
   double g = slot->best.at.grad[j] - mill_prior_gradient(m, slot, j, at[j], &stiff);
   double h = row[j] - stiff;
+  /* is VRAD, at `end` alone, the epochs' mean? */
+  const int is_mean = slot->n_epoch > 1 && (slot->epochs_shifted || slot->pair.is_fitted);
   for (int k = 0; k < np; k++)
-    if (k != MILL_PAR_VRAD || slot->n_epoch < 2) /* else VRAD is a mean over epochs at `end` alone */
+    if (k != MILL_PAR_VRAD || !is_mean)
       g += 2.0 * (row[k] - (k == j ? stiff : 0.0)) *
            (mill_par_inner(m, k, end[k]) - mill_par_inner(m, k, at[k]));
   for (int i = 0; i < n; i++)
