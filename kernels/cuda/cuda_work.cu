@@ -105,7 +105,7 @@ int mill_cuda_reserve_lanes(mill_device *d)
       return MILL_OK;
   }
   if (d->arena) {
-    /* stars fill part of the memory now: allow at least the size of the old work space */
+    /* stars use memory now: half of what is free may be less than the old work space */
     n_most = lay_out(d, &d->shape, NULL, NULL);
     memory = d->arena;
     d->arena = NULL;

@@ -433,8 +433,8 @@ def template(library: Library, theta: ArrayLike, wave: ArrayLike, name: Optional
         name, resolution, sigma, air: Arm and line-spread function, as in `Spectrum`.
 
     Returns:
-        array [n_pix]: Flux, normalised as the library's; NaN outside its arms and in pieces of
-            fewer than 2 npoly pixels.  Refused if no piece is left, or wave_mask takes all pixels.
+        array [n_pix]: Flux, normalised as the library's; NaN outside its arms, and in parts
+            of arms with fewer than 2 npoly pixels.  Refused if nothing is left, as by wave_mask.
     """
     ones = np.ones(np.size(wave))
     spectrum = Spectrum(wave, ones, ones, name=name, resolution=resolution, sigma=sigma, air=air)

@@ -6,8 +6,8 @@
 
 /** A row may exceed the lower excess by this fraction and be better (is_better). */
 static const double EDGE = 0.25;
-/** guess_chisq is a chi-square less a constant, so it is below 0.  A library is a second choice if
- *  its guess_chisq is at most NEARLY times the lowest one. */
+/** guess_chisq is the chi-square less that without lines, so it is below 0.  A library is a second
+ *  choice if its guess_chisq is at most NEARLY times the lowest one. */
 static const double NEARLY = 0.9;
 
 /* template_sigma_aa < 0: the templates are at the instrument's resolution. */

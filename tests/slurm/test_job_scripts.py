@@ -214,7 +214,7 @@ class JobScripts(ProgramTest):
         self.assertIn("site_setup", self.text)
 
     def test_a_newer_result_of_overwrite(self):
-        """With a newer OUT.h5.new the status is unfinished: a job would be requeued for ever."""
+        """A newer OUT.h5.new is refused: as it is unfinished, the job would be requeued for ever."""
         out = put("overwritten.h5", "")
         link = tmp("link-to-overwritten.h5")
         os.symlink(out, link)

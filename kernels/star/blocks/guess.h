@@ -66,7 +66,7 @@ MILL_BLOCK_FN void mill_block_fourier(mill_block *b, int n, int inverse, const f
 }
 
 /** Compute slot->guess.chisq of one group of templates, from k0 on, for n_star stars whose segments
- *  use the same templates.
+ *  use the same templates: add up products of transforms, then transform the sum back.
  *  n_star  in  at most MILL_GUESS_STARS; pass a constant, so that sums stay in registers
  *  sum [n_star][guess_n][2][MILL_GUESS_LANE]  work space, last index: template */
 MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, int k0,
@@ -87,8 +87,7 @@ MILL_INLINE void mill_block_guess_matches(mill_block *b, const mill_model *m, in
       const mill_segment *s = &slot[0]->segment[i_seg];
       if (!mill_guess_takes(s))
         continue;
-      /* Transforms at frequency f: t [n_block][2][MILL_GUESS_LANE], last index: template;
-       * d [n_star][2][MILL_GUESS_LANE], last index: block i, i + 1, ... */
+      /* Transforms at frequency f: t [block of bins][2][template]; d [star][2][block of bins] */
       const int n_block = s->ws->n_block;
       const float *t = s->ws->templ + lane +
                        ((size_t)(k0 / MILL_GUESS_LANE) * (size_t)n + (size_t)f) * (size_t)n_block *

@@ -303,7 +303,7 @@ MILL_TEST(small_and_negative_fluxes)
 
 /* --- resolution matrix --- */
 
-/** Compute rows res [n_diag][mill_row_pitch(n)] and their sums base [n] of a file's matrix raw. */
+/** Prepare the resolution matrix raw: write res [n_diag][mill_row_pitch(n)] and its rows' sums. */
 static mill_segment resolve(int n, int n_diag, const double *deconv, double templ_pix, float *raw,
                             float *res, double *base)
 {
