@@ -370,7 +370,7 @@ int mill_result_open_models(mill_result_file *file, const char *path, int overwr
                                         sizeof file->models_target - MILL_PATH_SPARE));
     snprintf(renewed, sizeof renewed, "%.*s" MILL_NEW_END, (int)sizeof renewed - MILL_PATH_SPARE,
              file->models_target);
-    /* a run killed at its end may have renamed only the models: then path already names them */
+    /* if a run was killed after it renamed only MODELS.new, path already is the new file */
     int is_replaced = info.n_done > 0 && info.n_done == info.n_row && access(renewed, F_OK) != 0;
     MILL_MPI(MPI_Bcast(&is_replaced, 1, MPI_INT, 0, file->mpi.comm));
     if (is_replaced) {

@@ -274,9 +274,9 @@ static int wants_write(const mill_result_file *file)
          (file->is_closing && (has_work(q) || !file->announced_closing));
 }
 
-/* With one rank: wait until wants_write() is true; write many queued models meanwhile.  Look again
- * write_interval seconds after the first queued row or the last call of meet(), whichever came
- * earlier.  Before both (from_s 0), wait until the queue wakes this thread. */
+/* With one rank: wait until wants_write() is true; meanwhile write models once many are queued.
+ * Look again write_interval seconds after the first queued row or the last call of meet(), the
+ * earlier of both.  If neither has been (from_s 0), wait for a signal of the queue. */
 static void await_own_write(mill_result_file *file)
 {
   MILL_LOCKED(&file->mutex);

@@ -368,7 +368,7 @@ static int index_file(void *state, const mill_selection *select, mill_file_index
     mill_fits_fill(g->table.file->guard->path, wish, N_WISH, v, first, row);
     if (!mill_selection_keeps(select, &candidate))
       continue;
-    if (g->kind[first] != APART) /* an excluded row has no name */
+    if (g->kind[first] != APART) /* a row APART has no name; reading it says why it fails */
       snprintf(row->object, sizeof row->object, "%s", mill_fits_text_at(&g->text[NAME], first));
     index->n_row++;
     for (const exposure *e = g->exposure + i; e < g->exposure + end; e++)

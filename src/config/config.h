@@ -84,7 +84,7 @@ typedef struct mill_arm_choice {
   double resolving_power; /**< 0: use mill_config's */
   double fwhm_aa;         /**< FWHM of the LSF, used instead of a resolving power; 0: none */
   int sampling;           /**< use every sampling-th grid point; 0: chosen by the program */
-  /** not a setting: highest resolving power of the files of a format's camera; 0: unknown */
+  /** not a setting: highest resolving power that this format's files have; 0: unknown */
   double most_power;
 } mill_arm_choice;
 

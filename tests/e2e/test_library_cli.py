@@ -249,7 +249,7 @@ def difference(done):
     return float(re.search(r"check values within (\S+),", done.stdout)[1])
 
 
-# stands in for torch if it is missing: gives the weights that torch has read
+# stands in for torch if it is missing: reads the weights from values.h5
 STAND_IN = """import h5py, types
 def load(path, map_location, weights_only):
     with h5py.File("%s/values.h5" % path.rpartition("/")[0]) as file:

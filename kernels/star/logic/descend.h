@@ -172,7 +172,7 @@ MILL_HD static inline int mill_method_fall(const mill_model *m, mill_slot *slot)
 MILL_RESUMABLE(mill_descend)
 {
   MILL_BEGIN;
-  if (slot->simplex.done) { /* nelder-mead: first find the simplex's axes by Jacobians */
+  if (slot->simplex.done) { /* preset for nelder-mead: first find the axes by Jacobians */
     do {
       MILL_ASK(MILL_REQ_TANGENTS);
     } while (mill_axes_digest(m, slot));

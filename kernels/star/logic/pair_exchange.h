@@ -86,8 +86,8 @@ MILL_HD_CALLED static inline void mill_pair_exchange_end(const mill_model *m, mi
   mill_pair_restore(m, slot);
 }
 
-/** Exchange the velocities of one epoch after the other, and keep exchanges that lower F after some
- *  turns.  Then make turns until F stays. */
+/** In passes over the epochs, exchange velocities; keep exchanges that lower F after some turns.
+ *  Make turns until F stays after each pass.  At last the brighter star becomes the first. */
 MILL_RESUMABLE(mill_pair_exchanges)
 {
   mill_pair *p = &slot->pair;

@@ -10,7 +10,7 @@
 /** A label is at the edge if it is outside a facet, or inside by less than this (mapped units). */
 #define MILL_HULL_EDGE 1e-3
 
-/** Is parameter j fixed for this star?  With two stars, velocity offsets are the companion's. */
+/** Is parameter j fixed for this star?  With two stars, a turn eliminates velocity offsets. */
 MILL_HD static inline int mill_par_held(const mill_model *m, const mill_slot *slot, int j)
 {
   if (j < m->n_deriv)

@@ -138,7 +138,7 @@ MILL_HD static inline int mill_start_agree(const mill_slot *slot)
   return n;
 }
 
-/** Is the next start worthwhile?  Each doubt asks for one more start that finds the lowest F. */
+/** Is the next start worthwhile?  With n > 1 doubts, n + 1 starts must agree on the lowest F. */
 MILL_HD static inline int mill_start_wanted(const mill_model *m, const mill_slot *slot)
 {
   const mill_starts *s = &slot->starts;
