@@ -14,7 +14,7 @@ from starmill.products.survey import half_width
 from starmill.templates.spectra_fits import check_whole, opened
 
 FIRST = "VRAD TEFF LOGG FEH ALPHAFE VSINI".split()  # then other labels, such as elements
-UNITS = {"VRAD": ("km/s", 3), "TEFF": ("K", 1), "VSINI": ("km/s", 1), "CHISQ_TOT": ("", 2),
+UNITS = {"VRAD": ("km/s", 3), "TEFF": ("K", 1), "VSINI": ("km/s", 1), "CHISQ": ("", 2),
          "SN": ("", 2)}  # column: unit, digits
 # bits of RVS_WARN in rvspecfit's files; starmill's files name their bits themselves
 WARNINGS = {1: "CHISQ", 2: "VEL_LIMIT", 4: "VEL_ERR", 8: "LABEL_EDGE", 16: "VSINI",
@@ -75,8 +75,11 @@ def read(paths):
         need(name in table.colnames, OUTPUT, f"{paths}: has no column {name}")
     arms = [table[name] for name in table.colnames if name.startswith("SN_")]
     table["SN"] = np.fmax.reduce([np.where(a > NO_SN, a, np.nan) for a in arms]) if arms else np.nan
+    # without the library's model error; rvspecfit has only CHISQ_TOT, and no model error
+    for name in [n for n in ("CHISQ_DATA", "CHISQ_TOT") if n in table.colnames][:1]:
+        table.rename_column(name, "CHISQ")
     kept = [p + end for p in parameters(table.colnames) for end in ("", "_ERR", "_FLAG")]
-    return table[[n for n in (*IDS, "FRAME", *kept, "CHISQ_TOT", "SN", "RVS_WARN", "NPIX_TOT")
+    return table[[n for n in (*IDS, "FRAME", *kept, "CHISQ", "SN", "RVS_WARN", "NPIX_TOT")
                   if n in table.colnames]]
 
 
@@ -119,7 +122,7 @@ def print_quantities(a, b):
     """Print median and scatter of B - A of each column, in its unit and in stated errors."""
     print(f"\n| B - A | stars | median | scatter | in errors: median | scatter | "
           f"beyond {FAR:g} |\n|---|---|---|---|---|---|---|")
-    names = [p + end for end in ("", "_ERR") for p in parameters(a)] + ["CHISQ_TOT", "SN"]
+    names = [p + end for end in ("", "_ERR") for p in parameters(a)] + ["CHISQ", "SN"]
     for name in filter(a.__contains__, names):
         unit, digits = UNITS.get(name.removesuffix("_ERR"), ("", 3))
         d, pull = (values[np.isfinite(values)] for values in differences(a, b, name))
@@ -142,9 +145,9 @@ def print_warnings(a, b, names):
 
 def print_chisq(a, b):
     """Print how often each fit has the lower chi-square, for stars with equal NPIX_TOT."""
-    if "CHISQ_TOT" not in a or "NPIX_TOT" not in a:
+    if "CHISQ" not in a or "NPIX_TOT" not in a:
         return
-    d = differences(a, b, "CHISQ_TOT")[0][a["NPIX_TOT"] == b["NPIX_TOT"]]
+    d = differences(a, b, "CHISQ")[0][a["NPIX_TOT"] == b["NPIX_TOT"]]
     d = d[np.isfinite(d)]
     print(f"\nchi-square over the same pixels: {len(d)} stars; A lower by more than 1 in "
           f"{(d > 1).sum()}, B in {(d < -1).sum()}, else equal")

@@ -270,8 +270,12 @@ def primary(file):
     # Rows of one TARGETID are a star, as are rows of one OBJECT without TARGETID.  OBJECT comes
     # second because SDSS-V's OBJECT, CATALOGID, changes with the version of the catalogue.
     names, numbers = (np.unique(of, return_inverse=True)[1] for of in (objects, targets))
-    star = np.select([targets != -1, objects != b""], [numbers, n_row + names],
-                     2 * n_row + np.arange(n_row))
+    known, low, high = targets != -1, np.full(n_row, n_row), np.full(n_row, -1)
+    np.minimum.at(low, names[known], numbers[known])
+    np.maximum.at(high, names[known], numbers[known])
+    one = (low == high)[names]  # a row without TARGETID takes the only TARGETID of its OBJECT
+    star = np.select([known, objects == b"", one], [numbers, 2 * n_row + np.arange(n_row),
+                                                    low[names]], n_row + names)
     n_name = len(np.unique(star))
     star = by_place(star, *(file[f"catalog/TARGET_{x}"][...] for x in ("RA", "DEC")))
     n_far = len(np.unique(star)) - n_name
