@@ -181,6 +181,9 @@ int mill_config_check_where(const mill_config *config, mill_config_fault *where)
   if (config->join_radius_arcsec > 0.0 && !config->join_by_name)
     return wrong(where, "join_radius", "join_by_name", -1,
                  "needs join_by_name: true; set it, or remove this key");
+  if (config->select.sn_source == MILL_SN_SCORES && config->join_by_name)
+    return wrong(where, "minsn_from", "join_by_name", -1,
+                 "scores: judges the rows of each file before they are joined; set pixels");
   for (int i = 0; i < config->n_fixed && fit->epochs != MILL_EPOCHS_NONE; i++)
     if (strcmp(config->fixed[i].name, "vrad") == 0)
       return wrong(where, "epochs", "fix_param", -1,

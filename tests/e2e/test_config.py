@@ -91,6 +91,7 @@ IN_LINES = (
     ("objtypes:\n - TGT\n - TGT", 3, "objtypes", "TGT appears twice"),
     ("objects:\n - 1\n - " + 64 * "x", 3, "objects", "longer than 63 bytes"),
     ("format: desi\njoin_radius: 1", 2, "join_radius", "needs join_by_name: true"),
+    ("join_by_name: on\nminsn_from: scores", 2, "minsn_from", "before they are joined; set pixels"),
     ("epochs: night\nfix_param: [{param: vrad, value: 3}]", 1, "epochs", "fix_param holds vrad"),
     ("arms:\n - b\n - {min: 3}", 3, "arms", "lacks its name"),
     ("arms:\n - b\n - r\n - b", 4, "arms", "b appears twice"),
