@@ -21,6 +21,13 @@ def scale_ivar(paths, factor):
                 hdus[f"{arm}_IVAR"].data *= np.float32(factor)
 
 
+def visits(out, more, *args, epochs="exposure", **how):
+    """Fit with the keys `epochs` and `more`; return the rows."""
+    put("fit.yaml", f"join_by_name: true\nepochs: {epochs}\n{more}")
+    run("fit", "--library", coarse_library(), "--output", tmp(out), "--config", tmp("fit.yaml"), *args, **how)
+    return read(tmp(out))
+
+
 class Epochs(ProgramTest):
     @classmethod
     def setUpClass(cls):
@@ -28,23 +35,15 @@ class Epochs(ProgramTest):
         phase = np.array([0.0, 0.25, 0.5, 0.75]) + random.uniform(0, 1, (len(AMPLITUDE), 1))
         systemic = random.normal(0, 50, (len(AMPLITUDE), 1))
         cls.velocity = systemic + AMPLITUDE[:, np.newaxis] * np.sin(2 * np.pi * phase)
-        cls.library = coarse_library()
         cls.files, cls.stars = pair_survey.make_epochs(
-            tmp("stars"), os.environ["STARMILL"], cls.velocity, MJD, library=cls.library,
+            tmp("stars"), os.environ["STARMILL"], cls.velocity, MJD, library=coarse_library(),
             sn="20,60", vsini="1,8")
-        for name, more in (JOIN, ""), (JOIN + ".nights", f"epochs: night\nepoch_floor: {FLOOR}\n"):
-            put(name, "join_by_name: true\n" + more)
-        cls.joint = cls.one_fit("joint.h5")
-        cls.row = cls.one_fit("epochs.h5", "--epochs", "exposure")
+        put(JOIN, "join_by_name: true\n")
+        cls.joint = visits("joint.h5", "", *cls.files, epochs="none")
+        cls.row = visits("epochs.h5", "", *cls.files)
         cls.path = tmp("epochs.h5")
         cls.of = cls.by_star(cls.path)
-        cls.one_fit("nights.h5", config=JOIN + ".nights")
-
-    @classmethod
-    def one_fit(cls, out, *args, config=JOIN, **how):
-        run("fit", "--config", config, "--library", cls.library, "--output", tmp(out), *args,
-            *cls.files, **how)
-        return read(tmp(out))
+        visits("nights.h5", f"epoch_floor: {FLOOR}\n", *cls.files, epochs="night")
 
     @classmethod
     def by_star(cls, path):
@@ -112,7 +111,7 @@ class Epochs(ProgramTest):
                     pyfits.HDUList([h for h in hdus if h.name[:2] not in [x + "_" for x in left_out]
                                     and h.name != "SCORES"]).writeto(parts[-1])
         for out, files in ("whole.h5", self.files[:2]), ("arms.h5", parts):
-            done = run("fit", "--config", JOIN, "--library", self.library, "--epochs", "exposure",
+            done = run("fit", "--config", JOIN, "--library", coarse_library(), "--epochs", "exposure",
                        "--output", tmp(out), *files)
             self.assertNotIn("have no time", done.stderr)
         whole, arms = read(tmp("whole.h5")), read(tmp("arms.h5"))
@@ -123,14 +122,14 @@ class Epochs(ProgramTest):
         for path in parts[:2]:
             with pyfits.open(path, mode="update") as hdus:
                 hdus["FIBERMAP"].data["MJD"] = np.nan
-        done = run("fit", "--config", JOIN, "--library", self.library, "--epochs", "exposure", "--object",
+        done = run("fit", "--config", JOIN, "--library", coarse_library(), "--epochs", "exposure", "--object",
                    self.row["TARGETID"][0], "--output", tmp("untimed.h5"), *parts[:2])
         self.assertIn("epochs: 3 spectra have no time", done.stderr)
         np.testing.assert_array_equal(read(tmp("untimed.h5"))["N_EPOCH"], 2)
 
     def test_rows_of_one_exposure_have_no_epochs(self):
         for i, args in enumerate((("--config", JOIN), ())):
-            done = run("fit", *args, "--library", self.library, "--epochs", "exposure", "--plan",
+            done = run("fit", *args, "--library", coarse_library(), "--epochs", "exposure", "--plan",
                        "--output", tmp("plan.h5"), *self.files)
             self.assertEqual("no row has more than one exposure" in done.stderr, i == 1)
 
@@ -149,15 +148,13 @@ class Epochs(ProgramTest):
 
     def test_the_floor_moves_no_velocity(self):
         """The floor changes only VRAD_CHI2 and VRAD_PVAL, also where the epochs' errors differ."""
-        put(JOIN + ".floor", f"join_by_name: true\nepochs: exposure\nepoch_floor: {FLOOR}\n")
-        row = self.one_fit("floor.h5", config=JOIN + ".floor")
+        row = visits("floor.h5", f"epoch_floor: {FLOOR}\n", *self.files)
         self.assertLessEqual(set(differing(self.row, row)), {"VRAD_CHI2", "VRAD_PVAL", "CRC"})
         self.assertEqual(differing(read(self.path, "epochs"), read(tmp("floor.h5"), "epochs")), [])
 
     def test_noise_does_not_move_a_constant_star(self):
         """The first exposure is noise alone, and all errors are too small by a factor of 5: the
         other velocities stay within 5 of the true errors."""
-        put(JOIN + ".noise", "join_by_name: true\nepochs: exposure\nrescale_errors: true\n")
         random, files = np.random.default_rng(9), [tmp(f"noise-{i}.fits") for i in range(N_EPOCH)]
         for i, (path, other) in enumerate(zip(self.files, files)):
             with pyfits.open(path) as hdus:
@@ -168,9 +165,8 @@ class Epochs(ProgramTest):
                     ivar *= 25
                 hdus.writeto(other)
         ids = [a for star in self.row["TARGETID"][AMPLITUDE == 0] for a in ("--object", star)]
-        run("fit", "--config", JOIN + ".noise", "--library", self.library, "--output", tmp("noise.h5"),
-            *ids, *files)
-        row, of = read(tmp("noise.h5")), self.by_star(tmp("noise.h5"))
+        row = visits("noise.h5", "rescale_errors: true\n", *ids, *files)
+        of = self.by_star(tmp("noise.h5"))
         np.testing.assert_array_equal(row["FIT_INFO"] & EPOCHS_DIFFER, 0)
         self.assertGreater(row["VRAD_PVAL"].min(), 1e-4)
         lost = np.isnan(of["VRAD"])
@@ -180,7 +176,7 @@ class Epochs(ProgramTest):
         self.assertLess(np.abs((off - off.mean(axis=1, keepdims=True)) / of["VRAD_ERR"][:, 1:]).max(), 5)
 
     def test_two_ranks_give_the_same_bits(self):
-        self.one_fit("ranks.h5", "--epochs", "exposure", ranks=2)
+        visits("ranks.h5", "", *self.files, ranks=2)
         for group in "fits", "epochs", "catalog", "catalog/exposures":
             self.assertEqual(differing(read(self.path, group), read(tmp("ranks.h5"), group)), [])
 
@@ -191,7 +187,7 @@ class Epochs(ProgramTest):
         self.assertIn("1 row (5) is damaged", done.stdout + done.stderr)
         done = starmill("merge", "--output", tmp("none.h5"), tmp("damaged.h5"))
         self.assertNotEqual(done.returncode, 0)
-        self.one_fit("damaged.h5", "--epochs", "exposure")
+        visits("damaged.h5", "", *self.files)
         for group in "fits", "epochs":
             self.assertEqual(differing(read(self.path, group), read(tmp("damaged.h5"), group)), [])
 
@@ -235,16 +231,14 @@ class FaintEpochs(ProgramTest):
                                            library=coarse_library(), sn="4,6", vsini="1,5")
         for ivar, more in (1, "priors: [{param: vrad, mean: 0, sigma: 0.1}]\n"), (0.5, ""):
             scale_ivar(files, ivar)
-            put("faint.yaml", "join_by_name: true\nepochs: exposure\n" + more)
-            run("fit", "--overwrite", "--library", coarse_library(), "--output", tmp("faint.h5"),
-                "--config", tmp("faint.yaml"), *files)
+            visits("faint.h5", more, "--overwrite", *files)
             of = read(tmp("faint.h5"), "epochs")
             v, err = of["VRAD"].reshape(-1, 5), of["VRAD_ERR"].reshape(-1, 5)
             off = v[:, 4] - np.average(v[:, :4], axis=1, weights=err[:, :4] ** -2) - far
             self.assertLess(np.abs(off / err[:, 4]).max(), 4.5, more)  # in 24 values, chance is less
 
 
-PAIR = 4096
+PAIR, PAIRS = 4096, "binaries: true\n"
 # velocity differences: wider than the coarse library's lines, narrower, and single stars
 APART = np.array([250.0, -200, 150, 120, -300, 180] + [60.0] * 2 + [0.0] * 8)
 RATIO = np.array([0.9, 0.5, 0.3, 0.7, 0.25, 0.6] + [0.8] * 2 + [0.0] * 8)
@@ -379,11 +373,7 @@ class PairsWithEpochs(ProgramTest):
         for k, path in enumerate(cls.files):
             pair_survey.make(path, os.environ["STARMILL"], (cls.second - cls.first)[:, k], EPOCHS_RATIO,
                              cls.first[:, k], 1 + k, library=library, sn="30,60", vsini="1,8", seed=8)
-        for out, key in ("alone.h5", "false"), ("moving.h5", "true"):
-            put("visits.yaml", f"join_by_name: true\nepochs: exposure\nbinaries: {key}\n")
-            run("fit", "--library", library, "--output", tmp(out), "--config", tmp("visits.yaml"),
-                *cls.files)
-        cls.row = read(tmp("moving.h5"))
+        cls.alone, cls.row = visits("alone.h5", "", *cls.files), visits("moving.h5", PAIRS, *cls.files)
         at = read(tmp("moving.h5"), "catalog")["FIRST_EXPOSURE"][:, np.newaxis] + np.arange(N_VISIT)
         cls.of = {k: v[at] for k, v in read(tmp("moving.h5"), "epochs").items()}
 
@@ -402,16 +392,24 @@ class PairsWithEpochs(ProgramTest):
         np.testing.assert_allclose(self.row["VRAD_RANGE"], np.ptp(self.of["VRAD"], axis=1), rtol=1e-12)
 
     def test_single_stars_keep_their_rows(self):
-        single, alone = self.row["SB2"] == 0, read(tmp("alone.h5"))
-        for name in set(alone) - {"CRC"}:
-            self.assertEqual(alone[name][single].tobytes(), self.row[name][single].tobytes(), name)
+        single = self.row["SB2"] == 0
+        for name in set(self.alone) - {"CRC"}:
+            self.assertEqual(self.alone[name][single].tobytes(), self.row[name][single].tobytes(), name)
 
     def test_pairs_are_found_if_errors_are_too_large(self):
         files = [shutil.copy(path, tmp(f"large-{k}.fits")) for k, path in enumerate(self.files)]
         scale_ivar(files, 0.05)
-        run("fit", "--library", coarse_library(), "--output", tmp("large.h5"), "--config",
-            tmp("visits.yaml"), *files)
-        np.testing.assert_array_equal(read(tmp("large.h5"))["SB2"], EPOCHS_RATIO > 0)
+        np.testing.assert_array_equal(visits("large.h5", PAIRS, *files)["SB2"], EPOCHS_RATIO > 0)
+
+    def test_a_prior_of_vrad_moves_no_pair(self):
+        row = visits("prior.h5", PAIRS + "priors: [{param: vrad, mean: 30, sigma: 3}]\n", *self.files)
+        pair, old = row["SB2"] == 1, self.row
+        np.testing.assert_array_equal(pair, EPOCHS_RATIO > 0)
+        for name in "VRAD", "VRAD_2", "TEFF":
+            self.assertLess(np.abs((row[name] - old[name]) / old[name + "_ERR"])[pair].max(), 0.01, name)
+        np.testing.assert_allclose(row["VRAD_ERR"][pair], old["VRAD_ERR"][pair], rtol=1e-3)
+        pair &= SWING > 0  # the one-star fits' penalties of 40 to 220 are no gain
+        np.testing.assert_allclose(row["SB2_GAIN"][pair], old["SB2_GAIN"][pair], atol=30)
 
     def test_lines_that_are_always_blended(self):
         """Pulls of flux ratios and of epochs without a flag are below 4.5; a fit that ends early in
@@ -423,10 +421,8 @@ class PairsWithEpochs(ProgramTest):
         for k, path in enumerate(files):
             pair_survey.make(path, os.environ["STARMILL"], -2.1 * swing[:, k], np.full(10, ratio), swing[:, k],
                              1 + k, library=coarse_library(), alike=0.7, sn="200,400", vsini="1,4", seed=4)
-        put("blend.yaml", "join_by_name: true\nepochs: exposure\nbinaries: true\nmodel_error: false\n")
-        run("fit", "--library", coarse_library(), "--output", tmp("blend.h5"), "--config",
-            tmp("blend.yaml"), *files)
-        row, of = read(tmp("blend.h5")), read(tmp("blend.h5"), "epochs")
+        row = visits("blend.h5", PAIRS + "model_error: false\n", *files)
+        of = read(tmp("blend.h5"), "epochs")
         found = row["SB2"] == 1
         self.assertGreater(found.sum(), 7)
         of = {k: v.reshape(10, 4)[found] for k, v in of.items()}
@@ -446,10 +442,9 @@ class PairsWithEpochs(ProgramTest):
                 for arm in "BRZ":
                     hdus[f"{arm}_IVAR"].data[pair, n_good if arm == "R" else 0:] = 0
                 hdus.writeto(tmp("dark.fits"), overwrite=True)
-            run("fit", "--library", coarse_library(), "--output", tmp("dark.h5"), "--overwrite", "--config",
-                tmp("visits.yaml"), "--object", self.row["TARGETID"][pair], self.files[0], tmp("dark.fits"),
-                self.files[2])
-            row, of = read(tmp("dark.h5")), read(tmp("dark.h5"), "epochs")
+            row = visits("dark.h5", PAIRS, "--overwrite", "--object", self.row["TARGETID"][pair],
+                         self.files[0], tmp("dark.fits"), self.files[2])
+            of = read(tmp("dark.h5"), "epochs")
             self.assertEqual((row["SB2"][0], row["N_EPOCH"][0]), (1, N_VISIT - 1))
             self.assertLess(row["VRAD_RANGE"][0], 20)
             for name in "VRAD", "VRAD_ERR", "VRAD_2", "VRAD_2_ERR":
@@ -473,11 +468,9 @@ class AlikePairs(ProgramTest):
                 path, os.environ["STARMILL"], np.full(n_star, second - first), np.full(n_star, ratio),
                 first, 1 + k, library=coarse_library(), sn="40,70", vsini="1,8", seed=101,
                 model_error="false", alike=0.9)
-        put("alike.yaml", "join_by_name: true\nepochs: exposure\nbinaries: true\nmodel_error: false\n")
-        run("fit", "--library", coarse_library(), "--output", tmp("alike.h5"), "--config", tmp("alike.yaml"),
-            "--object", stars.target_id[star], *files)
+        self.assertEqual(visits("alike.h5", PAIRS + "model_error: false\n", "--object",
+                                stars.target_id[star], *files)["SB2"], 1)
         of = read(tmp("alike.h5"), "epochs")
-        self.assertEqual(read(tmp("alike.h5"))["SB2"], 1)
         known = of["EPOCH_FLAG"] & 8 == 0  # EXCHANGEABLE
         self.assertGreater(known.sum(), 2)
         truth = pair_survey.as_fitted(of["VRAD"][np.newaxis], *velocity[:, np.newaxis])

@@ -120,6 +120,16 @@ static inline double made_lack_aa(const mill_library *lib, const made_segment *s
   return lack;
 }
 
+/** Is the line-spread function of a pixel within `reach` of pixel p unknown, or beyond an end? */
+static inline int made_is_lost(const mill_library *lib, const made_segment *s, int p, int reach)
+{
+  int lost = p < reach || p >= s->n_pix - reach;
+  for (int q = p - reach; q <= p + reach && !lost; q++)
+    lost = s->with_sigma ? isnan(made_lack_aa(lib, s, q))
+                         : s->n_diag && s->res[s->n_diag / 2 * s->n_pix + q] == 0;
+  return lost;
+}
+
 /** Natural cubic spline at `at`, from y and second derivatives at n knots x, uniform in ln x. */
 static inline double made_spline(int n, const double *x, const double *y, const double *second,
                                  double at)
@@ -192,11 +202,7 @@ static inline void made_template(const mill_library *lib, int kind, const made_s
     pixel[p] = sum / norm;
   }
   for (int p = 0; p < s->n_pix; p++) {
-    if (!s->n_diag) {
-      out[p] = pixel[p];
-      continue;
-    }
-    out[p] = 0;
+    out[p] = s->n_diag ? 0 : pixel[p];
     for (int k = 0; k < s->n_diag; k++) {
       const int j = p - s->n_diag / 2 + k;
       if (j >= 0 && j < s->n_pix)
@@ -361,12 +367,12 @@ static inline void made_prepare(const mill_library *lib, const mill_fit_settings
                                 const made_segment *s, ref_prepared *out)
 {
   unsigned char masked[MADE_MAX_PIX] = {0};
-  for (int p = 0; p < s->n_pix && s->with_sigma; p++)
-    masked[p] = isnan(made_lack_aa(lib, s, p));
-  for (int p = 0; p < s->n_pix; p++)
+  for (int p = 0; p < s->n_pix; p++) {
+    masked[p] = made_is_lost(lib, s, p, 0);
     for (int r = 0; r < set->n_wave_mask; r++)
       masked[p] |=
           s->wave_aa[p] > set->wave_mask[r].min_aa && s->wave_aa[p] < set->wave_mask[r].max_aa;
+  }
   const ref_raw raw = {.n = s->n_pix,
                        .flux = s->flux,
                        .ivar = s->ivar,
