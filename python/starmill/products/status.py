@@ -161,6 +161,8 @@ def count_lines(job):
         yield f"  {name:16} {count}"
     if n["remaining"] > 0:
         yield f"left         {n['remaining']}"
+    if n_bad := job.said("files_unreadable"):
+        yield f"unreadable   {n_bad} of {job.said('files')} files"
 
 
 def rank_lines(job, is_all):
