@@ -63,7 +63,7 @@ static int find_tables(fourmost *f)
   return MILL_OK;
 }
 
-/* Find the columns of flux, error and mask.  A single spectrum has wavelengths, and may lack QUAL. */
+/* Find columns of flux, error and mask.  A single spectrum has wavelengths, and may lack QUAL. */
 static int find_vectors(fourmost *f, mill_camera *all)
 {
   mill_fits_column c;

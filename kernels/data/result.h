@@ -42,8 +42,7 @@ enum mill_status { MILL_STATUS_LIST(MILL_STATUS_ENUM) MILL_N_STATUS };
   X(MILL_WARN_BAD_SPECTRUM, 32, "BAD_SPECTRUM", "bad spectrum")                                    \
   X(MILL_WARN_BAD_HESSIAN, 64, "BAD_HESSIAN", "curvature not positive definite: errors unusable")  \
   X(MILL_WARN_HULL, 256, "HULL", "labels at or outside the library's hulls: errors not Gaussian")  \
-  X(MILL_WARN_NEGATIVE, 512, "NEGATIVE",                                                           \
-    "the model is negative in some pixels: wrong sky, or sign")                                    \
+  X(MILL_WARN_NEGATIVE, 512, "NEGATIVE", "the model is negative in pixels: wrong sky or sign")     \
   X(MILL_WARN_OUTLIER, 1024, "OUTLIER", "one pixel dominates the chi-square")                      \
   X(MILL_WARN_POOR_FIT, 2048, "POOR_FIT", "reduced chi-square far above what the noise allows")    \
   X(MILL_WARN_NOT_CONVERGED, 4096, "NOT_CONVERGED", "the optimizer did not converge")              \

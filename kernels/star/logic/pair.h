@@ -128,7 +128,7 @@ MILL_HD_CALLED static inline int mill_pair_is_kept(const mill_model *m, mill_slo
          !(p->is_split && p->theta[0][MILL_PAR_VSINI] > MILL_PAIR_SLOWER * r->vsini_km_s);
 }
 
-/** Write both stars to the row: the second one first, as its errors use the first one's columns. */
+/** Write both stars to the row, the second first: its errors pass through the first's columns. */
 MILL_HD_CALLED static inline void mill_pair_keep(const mill_model *m, mill_slot *slot)
 {
   mill_pair *p = &slot->pair;

@@ -237,7 +237,7 @@ def copy_part(part, start, columns, file, lock, folder):
                 to += len(values)
         # a later run that refits failed rows removes the mark first
         need(int(source["provenance/FINISHED"][0]), USAGE,
-             f"{part.path} is not finished any more: a run fits it again")
+             f"{part.path} is being fitted again: merge when this ends")
 
 
 def by_place(name, ra, dec):
