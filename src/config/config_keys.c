@@ -184,7 +184,7 @@ const mill_option mill_config_key[MILL_N_KEY] = {
     {"minsn_from", CHOICE(select.sn_source, "pixels", "scores"), SCIENCE,
      .elsewhere = "(SCORES, if present)",
      .help = "source of the S/N for minsn. pixels: the spectra; scores: DESI's SCORES or 4MOST's "
-             "SNR, so that rows below minsn are not read"},
+             "SNR, so that rows below minsn are not read (not with join_by_name)"},
     {"objtypes", MILL_OPTION_NAMES, .offset = offsetof(mill_config, select.objtype),
      .size = sizeof((mill_selection *)0)->objtype[0], .max = 8,
      .offset2 = offsetof(mill_config, select.n_objtype), SCIENCE, .argument = "list of names",

@@ -33,7 +33,7 @@ RVTAB = [
     ("TARGET_DEC", "1D", "deg"), ("TARGETID", "1K", None), ("EXPID", "1J", None),
     ("SN_B", "1E", None), ("SN_R", "1E", None), ("SN_Z", "1E", None), ("SUCCESS", "1L", None),
     ("RR_Z", "1D", None), ("RR_SPECTYPE", "8A", None), ("RR_SUBTYPE", "24A", None),
-    ("VSINI_ERR", "1D", "km s-1"), ("M2LL", "1D", None), ("VRAD_GOOD", "1L", None),
+    ("VSINI_ERR", "1D", "km s-1"), ("M2LL", "1D", None), ("CHISQ_DATA", "1D", None), ("VRAD_GOOD", "1L", None),
     ("FIT_INFO", "1J", None), ("STATUS", "1J", None), ("OBJECT", "32A", None),
     ("TILEID", "1J", None), ("NIGHT", "1J", None)]
 RENAMED = {"RR_Z": "Z", "RR_SPECTYPE": "SPECTYPE", "RR_SUBTYPE": "SUBTYPE"}

@@ -34,8 +34,8 @@ RVTAB = (
     (("SN_{arm}",), "E", None), ("SUCCESS", "L", None), ("RR_Z", "D", "Z"),
     ("RR_SPECTYPE", "A", "SPECTYPE"), ("RR_SUBTYPE", "A", "SUBTYPE"),
     (("{label}", "{label}_ERR"), "D", None), ("VSINI_ERR", "D", None), ("M2LL", "D", None),
-    ("VRAD_GOOD", "L", None), ("FIT_INFO", "J", None), ("STATUS", "J", None),
-    ("LIBRARY", "B", None),
+    ("CHISQ_DATA", "D", None), ("VRAD_GOOD", "L", None), ("FIT_INFO", "J", None),
+    ("STATUS", "J", None), ("LIBRARY", "B", None),
     ("OBJECT", "A", "OBJECT"), ("TILEID", "J", "TILEID"), ("NIGHT", "J", "NIGHT"))
 
 
