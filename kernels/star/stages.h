@@ -134,12 +134,13 @@ typedef struct mill_polish {
   double promised;          /**< predicted decrease of F by the last evaluated step */
   double end[MILL_MAX_PAR]; /**< after convergence: the end of the last step, not evaluated */
   int n_jac;
-  int n_settle;   /**< Jacobians so far that fixed the model error (MILL_SETTLE_PROMISE) */
-  int n_learned;  /**< updates of `second`, in all starts */
-  int learned;    /**< 1: `second` is not zero */
-  int n_rejected; /**< steps in a row after which F was higher */
-  int have;       /**< `at` holds a point */
-  int outcome;    /**< outcome of the last Jacobian (enum mill_polish_outcome) */
+  double settled[MILL_MAX_PAR]; /**< point of the last Jacobian that fixed the model error */
+  int n_settle;                 /**< number of such Jacobians so far (MILL_SETTLE_PROMISE) */
+  int n_learned;                /**< updates of `second`, in all starts */
+  int learned;                  /**< 1: `second` is not zero */
+  int n_rejected;               /**< steps in a row after which F was higher */
+  int have;                     /**< `at` holds a point */
+  int outcome;                  /**< outcome of the last Jacobian (enum mill_polish_outcome) */
 } mill_polish;
 
 /** One hull facet that a step of the polish has crossed. */

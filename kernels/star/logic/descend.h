@@ -75,9 +75,11 @@ MILL_HD static inline int mill_has_model_error(const mill_model *m, const mill_s
 }
 
 /** Below this predicted decrease of F, each Jacobian recomputes the model error at its point, at
- *  most MAX_SETTLE times.  The solution then does not depend on the start. */
+ *  most MAX_SETTLE times.  The solution then does not depend on the start.  After WHOLE_SETTLE times
+ *  a Jacobian goes only half the way from the last such point: two model errors, each computed at
+ *  the minimum that the other gives, would alternate. */
 #define MILL_SETTLE_PROMISE 4.0
-enum { MILL_MAX_SETTLE = 8 };
+enum { MILL_WHOLE_SETTLE = 3, MILL_MAX_SETTLE = 8 };
 
 /** If the minimum is close, let the next Jacobian recompute the model error (fix_error), and
  *  return 1.  F values of different model errors cannot be compared: the polish forgets F, or
@@ -91,6 +93,11 @@ MILL_HD_CALLED static inline int mill_polish_settle(const mill_model *m, mill_sl
     return 0;
   p->n_settle++;
   slot->fix_error = 1;
+  for (int j = 0; j < m->n_par; j++) {
+    if (p->n_settle > MILL_WHOLE_SETTLE)
+      slot->theta[j] = 0.5 * (p->settled[j] + slot->theta[j]);
+    p->settled[j] = slot->theta[j];
+  }
   if (slot->error_is_here) {
     p->at.f = (double)INFINITY; /* any next F is accepted */
     return 1;
