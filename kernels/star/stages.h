@@ -209,7 +209,6 @@ typedef struct mill_pair {
   double peak, peak_km_s; /**< answer to MILL_REQ_PEAK: the peak's significance and velocity */
   int peak_stands;        /**< 1: the peak stands out of the correlation at other velocities */
   double least_apart;     /**< least velocity difference of two stars, km/s */
-  double prior_f;         /**< part of the one-star F: VRAD's prior, if two stars have none */
   double trust;      /**< trust region of the companion's parameters, in typical uncertainties */
   int n_least;       /**< least number of turns */
   double f[2], fall; /**< F after each star's last turn; fall of F since this star's turn before */

@@ -401,16 +401,6 @@ class PairsWithEpochs(ProgramTest):
         scale_ivar(files, 0.05)
         np.testing.assert_array_equal(visits("large.h5", PAIRS, *files)["SB2"], EPOCHS_RATIO > 0)
 
-    def test_a_prior_of_vrad_moves_no_pair(self):
-        row = visits("prior.h5", PAIRS + "priors: [{param: vrad, mean: 30, sigma: 3}]\n", *self.files)
-        pair, old = row["SB2"] == 1, self.row
-        np.testing.assert_array_equal(pair, EPOCHS_RATIO > 0)
-        for name in "VRAD", "VRAD_2", "TEFF":
-            self.assertLess(np.abs((row[name] - old[name]) / old[name + "_ERR"])[pair].max(), 0.01, name)
-        np.testing.assert_allclose(row["VRAD_ERR"][pair], old["VRAD_ERR"][pair], rtol=1e-3)
-        pair &= SWING > 0  # the one-star fits' penalties of 40 to 220 are no gain
-        np.testing.assert_allclose(row["SB2_GAIN"][pair], old["SB2_GAIN"][pair], atol=30)
-
     def test_lines_that_are_always_blended(self):
         """Pulls of flux ratios and of epochs without a flag are below 4.5; a fit that ends early in
         the narrow valley of F has pulls of 5 to 30."""

@@ -93,7 +93,6 @@ MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot
   mill_pair *p = &slot->pair;
   const double apart = p->is_split ? MILL_PAIR_SPLIT_PART * slot->result.vsini_km_s : 0.0;
   const double vrad = slot->best.end[MILL_PAR_VRAD];
-  p->prior_f = slot->n_epoch > 1 ? mill_prior_penalty(m, slot, MILL_PAR_VRAD, vrad) : 0.0;
   p->is_fitted = 1;
   for (int j = 0; j < m->n_par; j++)
     p->theta[0][j] = p->theta[1][j] = slot->best.end[j];
@@ -109,12 +108,6 @@ MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot
   p->trust = MILL_PAIR_TRUST;
 }
 
-/** Return by how much two stars lower F. */
-MILL_HD_CALLED static inline double mill_pair_gain(const mill_model *m, mill_slot *slot)
-{
-  return slot->result.m2ll - slot->pair.prior_f - mill_pair_f(m, slot);
-}
-
 /** Are both stars real, and do they lower F enough? */
 MILL_HD_CALLED static inline int mill_pair_is_kept(const mill_model *m, mill_slot *slot)
 {
@@ -122,7 +115,7 @@ MILL_HD_CALLED static inline int mill_pair_is_kept(const mill_model *m, mill_slo
   const mill_fit_result *r = &slot->result;
   /* decrease of F by chance, from the epochs' free velocities */
   const double chance = slot->n_epoch > 1 ? 4.0 * (slot->n_epoch - 1) : 0.0;
-  return mill_pair_gain(m, slot) > MILL_PAIR_GAIN * mill_pair_unit_of(slot) + chance &&
+  return r->m2ll - mill_pair_f(m, slot) > MILL_PAIR_GAIN * mill_pair_unit_of(slot) + chance &&
          mill_pair_apart(slot) > mill_pair_least_apart(m, p) && mill_pair_is_star(m, slot) &&
          !(p->is_moving && p->theta[0][MILL_PAR_VSINI] >= MILL_VSINI_FAST) &&
          !(p->is_split && p->theta[0][MILL_PAR_VSINI] > MILL_PAIR_SLOWER * r->vsini_km_s);
@@ -133,7 +126,7 @@ MILL_HD_CALLED static inline void mill_pair_keep(const mill_model *m, mill_slot 
 {
   mill_pair *p = &slot->pair;
   mill_fit_result *r = &slot->result;
-  r->pair_gain = mill_pair_gain(m, slot);
+  r->pair_gain = r->m2ll - mill_pair_f(m, slot);
   r->pair = 1;
   r->warn = slot->best.warn;
   r->info = slot->best.info;

@@ -29,8 +29,6 @@ MILL_HD static inline double mill_prior_sigma(const mill_model *m, const mill_sl
 {
   if (j >= m->n_deriv)
     return m->set.velocity_offset_sigma_km_s;
-  if (j == MILL_PAR_VRAD && slot->pair.is_fitted && slot->n_epoch > 1)
-    return 0.0; /* two stars' VRAD are means of the epochs' velocities, which have no prior */
   return mill_prior_own(slot, j) ? slot->prior_sigma[j] : m->set.prior_sigma[j];
 }
 

@@ -100,8 +100,8 @@ MILL_HD_CALLED static inline double mill_vsini_limit(const mill_model *m, const 
   /* g: gradient at `end`; h: curvature with the parameters idx (covariance cov) at their best */
   double g = slot->best.at.grad[j] - mill_prior_gradient(m, slot, j, at[j], &stiff);
   double h = row[j] - stiff;
-  /* is VRAD, at `end` alone, the epochs' mean? */
-  const int is_mean = slot->n_epoch > 1 && (slot->epochs_shifted || slot->pair.is_fitted);
+  /* is VRAD of a pair, at `end` alone, the epochs' mean? */
+  const int is_mean = slot->n_epoch > 1 && slot->pair.is_fitted;
   for (int k = 0; k < np; k++)
     if (k != MILL_PAR_VRAD || !is_mean)
       g += 2.0 * (row[k] - (k == j ? stiff : 0.0)) *

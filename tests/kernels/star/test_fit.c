@@ -488,7 +488,7 @@ MILL_TEST(limit_of_vsini)
         memcpy(slot.best.at.hess, hess, sizeof hess);
         const double limit = upper ? 80 : 0, inwards = upper ? -1 : 1;
         slot.best.at.theta[1] = slot.best.end[1] = limit;
-        slot.n_epoch = 2 * (slot.epochs_shifted = k); /* VRAD then becomes the epochs' mean */
+        slot.n_epoch = 2 * (slot.pair.is_fitted = k); /* VRAD then becomes the epochs' mean */
         slot.best.end[0] = slot.best.at.theta[0] + 7 * k;
         double stiff;
         model.set.prior_sigma[1] = i_case < 3 ? 0 : 1 + upper;
