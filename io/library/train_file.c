@@ -196,7 +196,7 @@ static int read_numbers(const mill_h5_file *file, const char *at, int n_epoch, m
   return MILL_OK;
 }
 
-/* Read arm i's training at epoch s->n_epoch; n_epoch: the last epoch of the whole training. */
+/* Read the state of arm i's training: s->n_epoch epochs are done, of n_epoch in all. */
 static int read_state(const mill_h5_file *file, int i, int n_epoch, mill_train_state *s)
 {
   char at[64];

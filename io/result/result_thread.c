@@ -275,8 +275,8 @@ static int wants_write(const mill_result_file *file)
 }
 
 /* With one rank: wait until wants_write() is true; meanwhile write models once many are queued.
- * Look again write_interval seconds after the first queued row or the last call of meet(), the
- * earlier of both.  If neither has been (from_s 0), wait for a signal of the queue. */
+ * A signal of the queue ends a wait.  A wait also ends write_interval seconds after from_s, the
+ * earlier time of the first queued row and of the last call of meet(); 0: neither has happened. */
 static void await_own_write(mill_result_file *file)
 {
   MILL_LOCKED(&file->mutex);

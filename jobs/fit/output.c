@@ -200,8 +200,8 @@ int mill_fit_close_output(const mill_fit_call *call, mill_fit_output *out, int e
   return err;
 }
 
-/* Close the status file; if is_settled (mill_fit_close_output), first write why the run ended.
- * mill_board_free may replace the run's failure by one of its own, so save and restore it. */
+/* Close the status file.  If is_settled (mill_fit_close_output), first write to it why the run
+ * ended.  A failure of mill_board_free must not replace the run's failure, which is kept here. */
 void mill_fit_end_board(mill_fit_output *out, int code, int exit_status, int is_settled)
 {
   mill_error_kept kept;

@@ -60,10 +60,10 @@ MILL_INLINE void mill_guess_products(const int n_star, int n_block, const float 
   }
 }
 
-/** Transform sum [n][2][MILL_GUESS_LANE] back to correlations over n velocity bins, two steps of
- *  the transform per pass (radix 4), or one if only one is left before the last pass.  The last
- *  pass computes only the first nv <= n / 4 bins.  chisq [n_lane][nv] gets the real parts of these
- *  bins, in reverse order. */
+/** Transform sum [n][2][MILL_GUESS_LANE] back to correlations over n velocity bins.  A pass makes
+ *  two steps of the transform (radix 4); the last but one may make a single step.  The last pass
+ *  computes only the first nv <= n / 4 bins.  chisq [n_lane][nv] gets the real parts of these bins,
+ *  in reverse order. */
 MILL_BLOCK_FN void mill_block_guess_back(mill_block *b, int n, int nv, int n_lane,
                                          const float *root, float *sum, double *chisq)
 {

@@ -171,8 +171,8 @@ typedef struct mill_team {
   int first, step;
 } mill_team;
 
-/** Teams of threads share the n likelihoods of a segment: a team computes number first, first +
- *  step, and so on.  Choose the calling thread's team.
+/** Choose the calling thread's team.  Teams of threads share the n likelihoods of a segment: a team
+ *  computes every step-th of them, from number `first` on.
  *
  *  A team is a warp with its own pixel rows (row_bytes each) and sums.  It is the whole block if n
  *  is 1 or shared memory is too small.  A warp lacks memory for block sums and tiles, so it

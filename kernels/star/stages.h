@@ -130,17 +130,17 @@ typedef struct mill_polish {
   /** [n_par][n_par] BFGS estimate of the part of the curvature that hess lacks. */
   double second[MILL_MAX_PAR * MILL_MAX_PAR];
   double lambda;
-  double pred;              /**< predicted decrease of F by the pending step */
-  double promised;          /**< predicted decrease of F by the last evaluated step */
-  double end[MILL_MAX_PAR]; /**< after convergence: the end of the last step, not evaluated */
-  int n_jac;
+  double pred;                  /**< predicted decrease of F by the pending step */
+  double promised;              /**< predicted decrease of F by the last evaluated step */
+  double end[MILL_MAX_PAR];     /**< after convergence: the end of the last step, not evaluated */
   double settled[MILL_MAX_PAR]; /**< point of the last Jacobian that fixed the model error */
-  int n_settle;                 /**< number of such Jacobians so far (MILL_SETTLE_PROMISE) */
-  int n_learned;                /**< updates of `second`, in all starts */
-  int learned;                  /**< 1: `second` is not zero */
-  int n_rejected;               /**< steps in a row after which F was higher */
-  int have;                     /**< `at` holds a point */
-  int outcome;                  /**< outcome of the last Jacobian (enum mill_polish_outcome) */
+  int n_jac;
+  int n_settle;   /**< number of such Jacobians so far (MILL_SETTLE_PROMISE) */
+  int n_learned;  /**< updates of `second`, in all starts */
+  int learned;    /**< 1: `second` is not zero */
+  int n_rejected; /**< steps in a row after which F was higher */
+  int have;       /**< `at` holds a point */
+  int outcome;    /**< outcome of the last Jacobian (enum mill_polish_outcome) */
 } mill_polish;
 
 /** One hull facet that a step of the polish has crossed. */

@@ -54,7 +54,7 @@ const char *mill_text_of_words(const char *const *words, char out[128])
 
 enum { MAX_MISSPELT = 63, MAX_CHANGE = 3 };
 
-/* Return the edit distance of two names of at most MAX_MISSPELT letters. */
+/* Return the edit distance of two names.  Each has at most MAX_MISSPELT letters. */
 static size_t name_distance(const char *a, const char *b)
 {
   size_t row[MAX_MISSPELT + 1]; /* [j]: edits from the read part of a to b's first j letters */

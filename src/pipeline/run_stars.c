@@ -190,7 +190,7 @@ static int launch_library(mill_pipeline *p, mill_crew *c, int k, int n_least, in
   seat->is_under_way = 1;
   if (!be->overlaps)
     return be->advance(seat->device, c->list, n, n, ROUNDS_PER_CALL);
-  /* return when `share` stars are finished, to fill their slots, if stars are left to load */
+  /* if more stars wait, return once `share` stars are finished, so that their slots are filled */
   const int share = n / SLOT_SHARE > 1 ? n / SLOT_SHARE : 1;
   return be->advance(seat->device, c->list, n, has_more(p) ? share : n, ROUNDS_PER_LOOP);
 }

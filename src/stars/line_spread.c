@@ -177,8 +177,8 @@ static void look_at(const mill_fit_settings *set, const mill_raw_segment *raw, i
   range->least = fmin(least[by_matrix], range->least); /* with a matrix the second smallest */
 }
 
-/* The blur's sigma^2 is what the pixels need (range.wanted), but at most a part of the narrowest
- * line-spread function (range.least).  The splines of a thinned grid may need more. */
+/* Pixels want a blur of sigma^2 = range.wanted.  It is limited to a share of the narrowest
+ * line-spread function's sigma^2 (range.least), unless splines of a thinned grid need more. */
 double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
                           const mill_star *star, int arm)
 {

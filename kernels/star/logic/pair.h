@@ -92,10 +92,10 @@ MILL_HD_CALLED static inline void mill_pair_start(const mill_model *m, mill_slot
 {
   mill_pair *p = &slot->pair;
   const double apart = p->is_split ? MILL_PAIR_SPLIT_PART * slot->result.vsini_km_s : 0.0;
-  const double vrad = slot->best.end[MILL_PAR_VRAD];
   p->is_fitted = 1;
   for (int j = 0; j < m->n_par; j++)
     p->theta[0][j] = p->theta[1][j] = slot->best.end[j];
+  const double vrad = slot->best.end[MILL_PAR_VRAD];
   p->theta[0][MILL_PAR_VRAD] = mill_within_velocities(m, vrad - apart);
   p->theta[1][MILL_PAR_VRAD] = p->is_split ? mill_within_velocities(m, vrad + apart) : p->peak_km_s;
   mill_pair_sharpen(m, slot, 1); /* lowest v sin i */

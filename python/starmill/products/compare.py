@@ -76,8 +76,9 @@ def read(paths):
     arms = [table[name] for name in table.colnames if name.startswith("SN_")]
     table["SN"] = np.fmax.reduce([np.where(a > NO_SN, a, np.nan) for a in arms]) if arms else np.nan
     # without the library's model error; rvspecfit has only CHISQ_TOT, and no model error
-    for name in [n for n in ("CHISQ_DATA", "CHISQ_TOT") if n in table.colnames][:1]:
-        table.rename_column(name, "CHISQ")
+    chisq = "CHISQ_DATA" if "CHISQ_DATA" in table.colnames else "CHISQ_TOT"
+    if chisq in table.colnames:
+        table.rename_column(chisq, "CHISQ")
     kept = [p + end for p in parameters(table.colnames) for end in ("", "_ERR", "_FLAG")]
     return table[[n for n in (*IDS, "FRAME", *kept, "CHISQ", "SN", "RVS_WARN", "NPIX_TOT")
                   if n in table.colnames]]
