@@ -108,6 +108,8 @@ typedef struct mill_epoch {
   /* of two stars (kernels/star/logic/pair_epochs.h) */
   double peak;          /**< significance of this epoch's residual peak */
   double pair_err[2];   /**< errors of the first and second star's velocities, km/s */
+  double label_err[2];  /**< the part of these that errors of shared parameters cause */
+  double error_shift;   /**< shift[0] when the model error was fixed last */
   double err_was[2];    /**< pair_err before an exchange (pair_exchange.h) */
   double from, best[2]; /**< first star's shift before a scan; both stars' shifts of least F */
   double exchanged;     /**< change of -2 ln L if the stars' velocities are exchanged */
@@ -205,6 +207,8 @@ typedef struct mill_pair {
   int n_eval, n_jac; /**< evaluations and Jacobians of the one-star fit */
   int is_again;      /**< 1: fits of the brighter star alone; their models are not stored */
   int is_joint;      /**< 1: a turn's steps count on the epochs' velocities to follow */
+  int by_epoch;      /**< 1: each epoch has a model error of its own (pair_alone.h) */
+  double chisq;      /**< of the pair, without model error: the star's less the fall of F */
   int n_again;       /**< searches so far before moving stars are fitted again */
   double peak, peak_km_s; /**< answer to MILL_REQ_PEAK: the peak's significance and velocity */
   int peak_stands;        /**< 1: the peak stands out of the correlation at other velocities */

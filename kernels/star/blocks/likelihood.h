@@ -402,7 +402,8 @@ MILL_HD static inline double mill_segment_weight(const mill_segment *s)
 }
 
 /** Return the factor of the templates' error variance in segment s: the weight of the arm's used
- *  segments in the range of s, divided by the weight of s.  These segments share the error. */
+ *  segments in the range of s, divided by the weight of s.  These segments share the error; if
+ *  slot->fix_error is 2, only those of the same epoch do. */
 MILL_BLOCK_FN double mill_block_n_share(mill_block *b, const mill_slot *slot, const mill_segment *s)
 {
   const double low = s->ws->ln_wave[0], high = s->ws->ln_wave[s->n_pix - 1];
@@ -412,7 +413,8 @@ MILL_BLOCK_FN double mill_block_n_share(mill_block *b, const mill_slot *slot, co
     const mill_segment *t = &slot->segment[i];
     const double first = t->ws->ln_wave[0], last = t->ws->ln_wave[t->n_pix - 1];
     const double shared = (last < high ? last : high) - (first > low ? first : low);
-    if (t->arm == s->arm && mill_is_asked(slot, i) && shared > 0.0)
+    if (t->arm == s->arm && mill_is_asked(slot, i) && shared > 0.0 &&
+        (slot->fix_error < 2 || t->epoch == s->epoch))
       part += mill_segment_weight(t) * (shared / (last - first)); /* exactly its weight if t is s */
   }
   part = mill_block_sum(b, part);

@@ -154,8 +154,13 @@ MILL_HD_CALLED static inline void mill_answered(const mill_model *m, mill_slot *
   if (slot->request == MILL_REQ_TANGENTS) {
     slot->result.n_jac++;
     slot->error_is_here = slot->fix_error;
-    if (slot->fix_error)
+    if (slot->fix_error) {
       slot->error_start = slot->starts.i;
+      for (int j = 0; j < m->n_par; j++)
+        slot->error_theta[j] = slot->theta[j];
+      for (int i = 0; i < slot->n_epoch; i++)
+        slot->epoch[i].error_shift = slot->epoch[i].shift[0];
+    }
     slot->fix_error = 0;
   }
 }

@@ -10,7 +10,7 @@
  *  labels together (pair_errors.h). */
 #pragma once
 
-#include "kernels/star/logic/pair_exchange.h"
+#include "kernels/star/logic/pair_alone.h"
 
 /** Two stars are tried if the significance of the residuals' peak is above PEAK_LEAST times the
  *  root of the reduced chi-square.  PEAK_BROAD suffices for broad lines (MILL_PAIR_BROAD). */
@@ -130,11 +130,6 @@ MILL_HD_CALLED static inline void mill_pair_keep(const mill_model *m, mill_slot 
   r->pair = 1;
   r->warn = slot->best.warn;
   r->info = slot->best.info;
-  if (slot->n_epoch > 1) {
-    if (!mill_pair_epochs_errors(m, slot))
-      r->warn |= MILL_WARN_BAD_HESSIAN;
-    mill_pair_epochs_row(m, slot);
-  }
   slot->theta[MILL_PAR_VRAD] = p->theta[0][MILL_PAR_VRAD];
   mill_pair_row_of_second(m, slot);
   mill_pair_errors(m, slot, &slot->polish.at, 0);
@@ -145,18 +140,6 @@ MILL_HD_CALLED static inline void mill_pair_keep(const mill_model *m, mill_slot 
       r->flux_ratio[a] = p->flux[a][1] / p->flux[a][0];
   /* VSINI_ZERO is for the first star (mill_fit_finish), NEAR_HULL for both */
   r->info = slot->best.info | MILL_INFO_PAIR | (r->info & MILL_INFO_NEAR_HULL);
-}
-
-/** Ask for F and its derivatives of both stars at the present velocities of the epochs. */
-MILL_RESUMABLE(mill_pair_evaluate)
-{
-  MILL_BEGIN;
-  slot->pair.star = 1; /* store its rows; then star 0's tangents are asked */
-  MILL_CALL(mill_pair_keep_rows);
-  for (int j = 0; j < m->n_par; j++)
-    slot->theta[j] = slot->pair.theta[0][j];
-  MILL_ASK(MILL_REQ_TANGENTS);
-  MILL_END;
 }
 
 /** Make turns whose steps count on the epochs' velocities to follow: where lines are blended, turns
@@ -195,6 +178,8 @@ MILL_RESUMABLE(mill_pair_try)
   MILL_CALL(mill_pair_turns_run);
   if (p->is_fitted && slot->n_epoch > 1) /* each of these steps may drop the pair */
     MILL_CALL(mill_pair_exchanges);
+  if (p->is_fitted && slot->n_epoch > 1 && mill_has_model_error(m, slot))
+    MILL_CALL(mill_pair_tell);
   if (p->is_fitted && slot->n_epoch > 1)
     MILL_CALL(mill_pair_joint);
   if (!p->is_fitted) /* a single star */
@@ -282,6 +267,8 @@ MILL_RESUMABLE(mill_pair_run)
     slot->result.n_jac = p->n_jac;
     MILL_RETURN;
   }
+  if (slot->n_epoch > 1)
+    MILL_CALL(mill_pair_epochs_end);
   mill_pair_keep(m, slot);
   MILL_ASK(MILL_REQ_MODELS);
   mill_arms_begin(m, slot);

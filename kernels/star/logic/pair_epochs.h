@@ -98,7 +98,7 @@ MILL_HD_CALLED static inline double mill_pair_epochs_begin(mill_slot *slot)
 {
   mill_pair *p = &slot->pair;
   double sum = 0.0;
-  p->is_moving = 0;
+  p->is_moving = p->by_epoch = 0;
   if (slot->n_epoch < 2)
     return p->peak;
   for (int i = 0; i < slot->n_epoch; i++) {
@@ -220,7 +220,8 @@ MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
   }
 }
 
-/** Sum each epoch's F, and its gradient and curvature in both velocities, over its segments. */
+/** Sum each epoch's F, and its gradient and curvature in both velocities, over its segments.  Note
+ *  the pair's chi-square, if the model error is that of the one-star fit. */
 MILL_HD_CALLED static inline void mill_pair_epochs_take(const mill_model *m, mill_slot *slot)
 {
   const int nd = m->n_deriv, n_row = mill_n_row(m, 1), own = MILL_PAR_VRAD, other = nd + own;
@@ -244,6 +245,11 @@ MILL_HD_CALLED static inline void mill_pair_epochs_take(const mill_model *m, mil
     moment[MILL_MOMENT_BEND + 1 - star] += h[other * (other + 1) / 2 + other];
     moment[MILL_MOMENT_BOTH] += h[other * (other + 1) / 2 + own];
   }
+  if (!slot->pair.by_epoch) {
+    slot->pair.chisq = slot->result.chisq_data - slot->result.m2ll;
+    for (int i = 0; i < slot->n_epoch; i++)
+      slot->pair.chisq += slot->epoch[i].moment[MILL_MOMENT_F];
+  }
 }
 
 /** Does the epoch have data, and lines that are not blended? */
@@ -257,11 +263,8 @@ MILL_HD static inline int mill_pair_is_clear(const mill_slot *slot, int i)
 /** Does -2 ln L tell which of the epoch's velocities belongs to which star? */
 MILL_HD_CALLED static inline int mill_pair_is_sided(const mill_slot *slot, int i)
 {
-  double f = 0.0;
-  for (int k = 0; k < slot->n_epoch; k++)
-    f += slot->epoch[k].moment[MILL_MOMENT_F];
-  const double chisq = slot->result.chisq_data - (slot->result.m2ll - f); /* of the pair */
-  return slot->epoch[i].exchanged > MILL_PAIR_TOLD * mill_pair_unit_at(slot, chisq, i);
+  const double unit = mill_pair_unit_at(slot, slot->pair.chisq, i);
+  return slot->epoch[i].exchanged > MILL_PAIR_TOLD * unit;
 }
 
 /** Does the epoch alone determine both velocities?  With model error, blended lines do not. */
@@ -376,8 +379,6 @@ MILL_HD_CALLED static inline void mill_pair_epochs_move(const mill_model *m, mil
   const double most = 2.0 * p->least_apart;
   if (slot->n_epoch < 2)
     return;
-  /* the derivatives e->moment are at polish.at, not at the polish's end */
-  p->theta[p->star][MILL_PAR_VRAD] = slot->polish.at.theta[MILL_PAR_VRAD];
   const mill_pair_line line = mill_pair_line_of(m, slot);
   for (int i = 0; i < slot->n_epoch; i++) {
     mill_epoch *e = &slot->epoch[i];
@@ -418,8 +419,6 @@ MILL_HD_CALLED static inline void mill_pair_settled(const mill_model *m, mill_sl
   const int left = --p->n_settle; /* of twice MILL_PAIR_SETTLE */
   mill_pair_epochs_take(m, slot);
   if (left % MILL_PAIR_SETTLE != 0) {
-    /* mill_pair_epochs_move takes VRAD from polish.at */
-    slot->polish.at.theta[MILL_PAR_VRAD] = p->theta[p->star][MILL_PAR_VRAD];
     mill_pair_epochs_move(m, slot);
     return;
   }

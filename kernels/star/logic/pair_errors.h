@@ -229,13 +229,14 @@ MILL_HD_CALLED static inline int mill_pair_epochs_errors(const mill_model *m, mi
       continue;
     mill_pair_epoch_blocks(m, slot, i, mill_pair_slope(m, slot, &line, i), g, p);
     for (int star = 0; star < 2; star++) {
-      double var = e->pair_err[star] * e->pair_err[star];
+      double var = 0.0;
       for (int r = 0; r < n; r++)
         row[r] = mill_pair_cross(m, slot, p, star, idx[r]);
       mill_cholesky_forward(n, s, n, row);
       for (int r = 0; r < n; r++)
         var += row[r] * row[r];
-      e->pair_err[star] = sqrt(var);
+      e->label_err[star] = sqrt(var);
+      e->pair_err[star] = hypot(e->pair_err[star], e->label_err[star]);
     }
   }
   return 1;

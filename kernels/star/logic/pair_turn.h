@@ -80,6 +80,18 @@ MILL_RESUMABLE(mill_pair_keep_rows)
   MILL_END;
 }
 
+/** Ask for F and its derivatives of both stars at the present velocities of the epochs. */
+MILL_RESUMABLE(mill_pair_evaluate)
+{
+  MILL_BEGIN;
+  slot->pair.star = 1; /* store its rows; then star 0's tangents are asked */
+  MILL_CALL(mill_pair_keep_rows);
+  for (int j = 0; j < m->n_par; j++)
+    slot->theta[j] = slot->pair.theta[0][j];
+  MILL_ASK(MILL_REQ_TANGENTS);
+  MILL_END;
+}
+
 /** For both stars, sum the template over each arm's good pixels, from the last tangents.  In flux
  *  [arm], element 0 is of the star whose tangents were asked for, element 1 of its companion. */
 MILL_HD_CALLED static inline void mill_pair_take_flux(const mill_model *m, mill_slot *slot)
@@ -244,6 +256,8 @@ MILL_HD_CALLED static inline int mill_pair_turned(const mill_model *m, mill_slot
   for (int j = 0; j < m->n_par; j++)
     p->theta[p->star][j] = converged ? polish->end[j] : polish->at.theta[j];
   mill_pair_follow(m, slot);
+  if (slot->n_epoch > 1) /* the epochs' derivatives are at polish.at, not at the polish's end */
+    p->theta[p->star][MILL_PAR_VRAD] = polish->at.theta[MILL_PAR_VRAD];
   mill_pair_epochs_move(m, slot);
   if (p->star == 1)
     p->point = polish->at; /* for mill_pair_velocity_error */
