@@ -67,15 +67,14 @@ typedef struct mill_segment {
 
 typedef struct mill_slot {
   /* the question (kernels/star/logic/ask.h) */
-  enum mill_request request;  /**< of the next round; MILL_REQ_NONE: the star's row is finished */
-  int arms;                   /**< bit a: segments of arm a are asked */
-  int n_vel;                  /**< number of velocities at which a segment is asked */
-  int data_only;              /**< 1: values without model error except the sky */
-  /** 1: fix the model error at theta before the tangents; 2: as if each epoch had its own. */
-  int fix_error;
-  int keep_rows;              /**< 1: store the tangents' rows (mill_block_keep_rows); no answer */
-  int weigh_lines;            /**< 1: answer tangents by mill_block_weigh_lines */
-  int stored;                 /**< 1 + index of guess template; 0: none; < 0: another stores it */
+  enum mill_request request; /**< of the next round; MILL_REQ_NONE: the star's row is finished */
+  int arms;                  /**< bit a: segments of arm a are asked */
+  int n_vel;                 /**< number of velocities at which a segment is asked */
+  int data_only;             /**< 1: values without model error except the sky */
+  int fix_error;   /**< 1: tangents first fix the model error at theta; 2: of epochs alone */
+  int keep_rows;   /**< 1: store the tangents' rows (mill_block_keep_rows); no answer */
+  int weigh_lines; /**< 1: answer tangents by mill_block_weigh_lines */
+  int stored;      /**< 1 + index of guess template; 0: none; < 0: another stores it */
   double theta[MILL_MAX_PAR]; /**< the star's parameters; templates have its v sin i and labels */
   double *vel;                /**< [n_segment][MILL_N_PROFILE] velocities, km/s; NaN: not asked */
   double *answer;             /**< [n_segment][mill_answer_pitch] by enum mill_answer_place */
@@ -94,8 +93,8 @@ typedef struct mill_slot {
   int n_method_run;  /**< repetitions of nelder-mead */
   int error_is_here; /**< 1: the last Jacobian has fixed the model error at its point */
   int error_start;   /**< the start that fixed the model error last */
-  double error_theta[MILL_MAX_PAR]; /**< where the model error was fixed last */
   int nonfinite;     /**< 1: F was not finite */
+  double error_theta[MILL_MAX_PAR]; /**< where the model error was fixed last */
   mill_profile profile;
   mill_curve arm[MILL_MAX_ARM]; /**< F of each arm alone */
   int n_epoch;

@@ -377,7 +377,9 @@ class RealStars(EndToEnd):
     def test_two_stars_of_lamost_at_medium_resolution(self):
         """Velocities of both stars of KIC 8098300 are right: to 5 km/s in a fit of one night, to 8
         km/s in fits of two or five nights.  Lines of the last three nights are blended; there the
-        limit is five errors.  The row of five nights does not depend on the start."""
+        limit is five errors.  Errors of a night's velocities do not grow with the number of nights
+        (1 and 5 % of the second star's may come from other labels).  The row of five nights does
+        not depend on the start."""
         start = pyfits.BinTableHDU.from_columns([pyfits.Column(name, "D", array=[x]) for name, x in {
             "RA": 292.0587, "DEC": 43.9253, "VRAD": 0, "VSINI": 10, "TEFF": 5800, "LOGG": 4.4, "FEH": -0.2,
             "ALPHAFE": 0}.items()])
@@ -392,7 +394,9 @@ class RealStars(EndToEnd):
             row, of = read(self.path), read(self.path, "epochs")
             v, err = (np.stack([(of if n > 1 else row)[name + k] for name in ("VRAD", "VRAD_2")], 1)
                       for k in ("", "_ERR"))
+            alone = err[0] if n == 1 else alone
             with self.subTest(lib, n_night=n):
+                self.assertLess((err[~late] / alone).max(), 1.06)
                 self.assertEqual(list(row["SB2"]), [1])
                 np.testing.assert_allclose(v[~late], true[:n][~late], atol=5 if n == 1 else 8)
                 np.testing.assert_array_equal(of["EPOCH_FLAG"] & ~(EXCHANGEABLE * late), MASS_RATIO * late)

@@ -431,4 +431,21 @@ MILL_TEST(a_lone_exposure_shares_no_error)
   }
 }
 
+/** Exposures of equal weight share the template error: all four, or (fix_error 2) an epoch's two. */
+MILL_TEST(exposures_share_the_error)
+{
+  double ln_wave[2] = {log(3600), log(5800)}, vel[4 * MILL_N_PROFILE] = {0};
+  mill_waveset set = {.ln_wave = ln_wave};
+  mill_segment exposure[4];
+  mill_slot slot = {.segment = exposure, .n_segment = 4, .vel = vel};
+  for (int i = 0; i < 4; i++)
+    exposure[i] =
+        (mill_segment){.used = 1, .ws = &set, .n_pix = 2, .n_good = 2000, .sn = 20, .epoch = i / 2};
+  b.s = exposure[0];
+  for (slot.fix_error = 1; slot.fix_error <= 2; slot.fix_error++) {
+    mill_block_run(find_share, &slot);
+    assert_close(b.s.n_share, slot.fix_error == 1 ? 4 : 2, 1e-12);
+  }
+}
+
 MILL_SEEDED_TEST_MAIN(SEED, NULL, NULL)

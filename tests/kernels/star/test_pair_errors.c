@@ -3,7 +3,7 @@
 #include "tests/mill_test.h"
 
 #include "kernels/math/linalg.h"
-#include "kernels/star/logic/pair_errors.h"
+#include "kernels/star/logic/pair_alone.h"
 #include "tests/kernels/star/paraboloid.h"
 
 /* SHARED: both stars' v sin i and labels, flux ratio.  ALL: also three epochs' velocities.  A
@@ -153,6 +153,33 @@ MILL_TEST(errors_of_epochs_are_those_with_all_parameters_free)
     const double err = sqrt(whole[(SHARED + i) * (ALL + 1)]);
     assert_close(epoch[i / 2].pair_err[i % 2], err, 1e-4 * err);
   }
+}
+
+/** The mean difference from the joint fit's velocities is 0; these come back at the end. */
+MILL_TEST(epochs_alone_keep_the_joint_zero_point)
+{
+  make(N_FREE, 0, 0);
+  for (int star = 0; star < 2; star++)
+    for (int i = 0; i < N_FREE; i++) {
+      slot.pair.was.theta[star][MILL_PAR_VRAD] = 50;
+      epoch[i].best[star] = 7 * i + star; /* joint velocities 50, 57, 64 and 51, 58, 65 */
+      epoch[i].shift[star] = 8 * i;
+      epoch[i].pair_err[star] = 3 * (1 + i);
+      epoch[i].label_err[star] = 4 * (1 + i);
+    }
+  mill_pair_alone_shift(&slot);
+  for (int star = 0; star < 2; star++) {
+    double sum = 0;
+    for (int i = 0; i < N_FREE; i++) {
+      assert_close(epoch[i].pair_err[star], 5 * (1 + i), 1e-12);
+      sum += (50 + 7 * i + star - mill_pair_epoch_vrad(&slot, i, star)) / pow(1 + i, 2);
+    }
+    assert_close(sum, 0, 1e-10);
+  }
+  mill_pair_alone_end(&model, &slot);
+  for (int star = 0; star < 2; star++)
+    for (int i = 0; i < N_FREE; i++)
+      assert_close(mill_pair_epoch_vrad(&slot, i, star), 50 + 7 * i + star, 1e-12);
 }
 
 MILL_TEST_MAIN(NULL, NULL)
