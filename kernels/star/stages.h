@@ -207,7 +207,7 @@ typedef struct mill_pair {
   int n_eval, n_jac; /**< evaluations and Jacobians of the one-star fit */
   int is_again;      /**< 1: fits of the brighter star alone; their models are not stored */
   int is_joint;      /**< 1: a turn's steps count on the epochs' velocities to follow */
-  int by_epoch;      /**< 1: each epoch has a model error of its own (pair_alone.h) */
+  int by_epoch;      /**< 1: each epoch has a template error of its own (pair_alone.h) */
   double chisq;      /**< of the pair, without model error: the star's less the fall of F */
   int n_again;       /**< searches so far before moving stars are fitted again */
   double peak, peak_km_s; /**< answer to MILL_REQ_PEAK: the peak's significance and velocity */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Find a pair's velocities at each epoch with a model error that this epoch alone has.
+/** Find a pair's velocities at each epoch as if its exposures were the star's only ones, with
+ *  labels and flux ratios of the joint fit (docs/science/numerics.md, "Two stars").
  *
- *  All N epochs have the same template errors, so the joint fit multiplies their variance by N.
- *  This is right for labels, but an epoch's velocities would get errors of N template errors.
- *  Labels and flux ratios stay at the joint solution here. */
+ *  All N epochs have the same template error, so the joint fit multiplies its variance by N: errors
+ *  of labels do not fall with N, but errors of an epoch's velocities rise with N. */
 #pragma once
 
 #include "kernels/star/logic/pair_exchange.h"
 
-/** Fix the model error where the one-star fit fixed it, with N = 1 (by_epoch) or all epochs. */
+/** Fix the model error again, with the one-star fit's parameters and velocities of that time.  If
+ *  by_epoch is 1, each epoch has a template error of its own. */
 MILL_RESUMABLE(mill_pair_fix_error)
 {
   mill_pair *p = &slot->pair;
@@ -83,8 +84,8 @@ MILL_HD_CALLED static inline void mill_pair_alone_end(const mill_model *m, mill_
   mill_pair_restore(m, slot);
 }
 
-/** Fill in the epochs' rows after the joint fit.  With model error, first find the epochs'
- *  velocities and errors again, with labels fixed. */
+/** Fill in the epochs' rows after the joint fit.  With model error, first make Newton steps to each
+ *  epoch's own velocities (by_epoch); models and chi-squares keep those of the joint fit. */
 MILL_RESUMABLE(mill_pair_epochs_end)
 {
   mill_pair *p = &slot->pair;

@@ -220,8 +220,8 @@ MILL_HD_CALLED static inline void mill_pair_scanned(mill_slot *slot)
   }
 }
 
-/** Sum each epoch's F, and its gradient and curvature in both velocities, over its segments.  Note
- *  the pair's chi-square, if the model error is that of the one-star fit. */
+/** Sum each epoch's F, and its gradient and curvature in both velocities, over its segments.  If F
+ *  compares with the one-star fit's (by_epoch 0), set the pair's chi-square. */
 MILL_HD_CALLED static inline void mill_pair_epochs_take(const mill_model *m, mill_slot *slot)
 {
   const int nd = m->n_deriv, n_row = mill_n_row(m, 1), own = MILL_PAR_VRAD, other = nd + own;
