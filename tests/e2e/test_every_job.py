@@ -145,6 +145,10 @@ class EveryJob(ProgramTest):
                 self.assertIn(damaged, done.stderr)
 
     def test_results_that_lack_something(self):
+        """Jobs in Python open results alike (products/result.py): two of them, in turn, a defect."""
+        in_turn = itertools.cycle(name for name, (_, reads) in {**JOBS, **READ_ONLY}.items()
+                                  if RESULT in reads and name != "sample")
+
         def without(name):
             return lambda f: f.__delitem__(name)
 
@@ -170,14 +174,13 @@ class EveryJob(ProgramTest):
                 ("epochs", lambda f: f.create_group("epochs")), ("TEFF", flipped)):
             with h5py.File(shutil.copy(RESULT, tmp("lacking.h5")), "r+") as f:
                 spoil(f)
-            for name, (_, reads) in {**JOBS, **READ_ONLY}.items():
-                if RESULT in reads and name != "sample":
-                    with self.subTest(job=name, what=what):
-                        output = output_of(name, "lacking-") if name in JOBS else None
-                        done = job(name, output, files={RESULT: tmp("lacking.h5")})
-                        self.assertSaid(done, name, 4)
-                        self.assertIn(f"{tmp('lacking.h5')} is damaged: ", done.stderr)
-                        self.assertIn(what, done.stderr)
+            for name in itertools.islice(in_turn, 2):
+                with self.subTest(job=name, what=what):
+                    output = output_of(name, "lacking-") if name in JOBS else None
+                    done = job(name, output, files={RESULT: tmp("lacking.h5")})
+                    self.assertSaid(done, name, 4)
+                    self.assertIn(f"{tmp('lacking.h5')} is damaged: ", done.stderr)
+                    self.assertIn(what, done.stderr)
             self.assertEqual(glob.glob(tmp("lacking-*")), [])
 
     def test_names_like_those_of_temporary_files(self):
