@@ -9,7 +9,7 @@ import kill_runs
 # at least a second of work for each rank: it must still run when the first rows are seen
 N_MANY = 200  # of nelder-mead
 N_KILL = 8
-N_STAR = {"nelder-mead": 40, "hybrid": 160}
+N_STAR = {"nelder-mead": 20, "hybrid": 160}
 OFTEN = ["--config", put("often.yaml", "write_interval: 0.1\n")]
 
 
