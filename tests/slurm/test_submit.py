@@ -3,6 +3,7 @@
 
 import importlib.machinery
 import importlib.util
+import io
 import shlex
 
 from survey import *
@@ -35,13 +36,23 @@ class Submit(unittest.TestCase):
         return put(os.path.join(self.folder, name), text)
 
     def call(self, *args, status=0, says="", **environment):
-        """Run starmill-submit in the folder; self.said is its standard error."""
-        done = ended([sys.executable, "-B", SUBMIT, "--site", self.site, *args], environment,
-                     cwd=self.folder)
-        self.said = done.stderr
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        """Run starmill-submit's main() in the folder; self.said is its standard error."""
+        here, out, errors = os.getcwd(), io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+        os.chdir(self.folder)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), \
+                unittest.mock.patch.dict(os.environ, environment), unittest.mock.patch.object(
+                    sys, "argv", [SUBMIT, "--site", self.site, *map(str, args)]):
+            try:
+                ended_with = submit.main()
+            except SystemExit as end:  # of argparse
+                ended_with = end.code
+            finally:
+                os.chdir(here)
+        out.flush()
+        said, self.said = out.buffer.getvalue().decode(), errors.getvalue()
+        self.assertEqual(ended_with, status, said + self.said)
         self.assertIn(says, self.said)
-        return done.stdout
+        return said
 
     def dry(self, kind, *options, fit=(), out="out.h5", rows=1000):
         if rows:
