@@ -360,8 +360,12 @@ def write_desi(path, arms, objtype="TGT"):
     pyfits.HDUList(hdus).writeto(path, overwrite=True)
 
 
+def text(value):
+    return value.decode().rstrip("\0 ") if isinstance(value, bytes) else str(value).rstrip()
+
+
 def texts(column):
-    return [v.decode().rstrip("\0 ") if isinstance(v, bytes) else str(v).rstrip() for v in column]
+    return [text(value) for value in column]
 
 
 def read(path, group="fits"):
@@ -440,10 +444,11 @@ def unfinish(path, rows=0):
         f["fits/STATUS"][rows] = f["provenance/FINISHED"][...] = 0
 
 
-def differing(a, b):
-    """Names of the columns that are not the same bit for bit."""
-    names = sorted(set(a) | set(b))
-    return [k for k in names if k not in a or k not in b or a[k].tobytes() != b[k].tobytes()]
+def differing(a, b, rows=slice(None), but=()):
+    """Names of the columns, but these, that are not the same bit for bit (in some rows)."""
+    names = sorted((set(a) | set(b)) - set(but))
+    return [k for k in names
+            if k not in a or k not in b or a[k][rows].tobytes() != b[k][rows].tobytes()]
 
 
 class ProgramTest(unittest.TestCase):

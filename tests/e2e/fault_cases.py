@@ -98,9 +98,8 @@ class Site:
             if not_whole(outcome.path):
                 outcome.fail(f"rows {not_whole(outcome.path)} are not whole")
             done = fits["STATUS"] == FITTED
-            for name, values in self.fits.items():
-                if values[done].tobytes() != fits[name][done].tobytes():
-                    outcome.fail(f"{name} of a done row differs")
+            if differing(self.fits, fits, done):
+                outcome.fail(f"{differing(self.fits, fits, done)} of a done row differ")
         again = self.run(outcome.case, ranks, path=outcome.path, **how)
         again.ends(status)
         if differing(read(again.path), self.fits) or differing(read(again.path, "catalog"),
@@ -275,9 +274,8 @@ def check_second_is_lost(site, outcome, *parts):
     lost = site.catalog["FILE"] == 1
     if not (fits["STATUS"][lost] == UNREADABLE).all():
         outcome.fail(f"STATUS {fits['STATUS']}")
-    for name, values in site.fits.items():
-        if values[~lost].tobytes() != fits[name][~lost].tobytes():
-            outcome.fail(f"{name} of the other input differs")
+    if differing(site.fits, fits, ~lost):
+        outcome.fail(f"{differing(site.fits, fits, ~lost)} of the other input differ")
 
 
 def retry(site, outcome, ranks, inputs):

@@ -126,9 +126,8 @@ class Campaign:
         fits, catalog = read(path), read(path, "catalog")
         bad = not_whole(path)
         done = fits["STATUS"] != 0
-        for name, values in self.fits.items():
-            if values[done].tobytes() != fits[name][done].tobytes():
-                raise Failed(f"{path}: {name} of a done row differs")
+        if differing(self.fits, fits, done):
+            raise Failed(f"{path}: {differing(self.fits, fits, done)} of a done row differ")
         if bad or differing(catalog, self.catalog):
             raise Failed(f"{path}: rows {bad} are not whole, or /catalog differs")
         self.count["rows"] += int(done.sum())

@@ -79,16 +79,12 @@ def large():
     return tmp("large.h5")
 
 
-def word(text):
-    return text.decode() if isinstance(text, bytes) else str(text)
-
-
-def described(unit, text):
+def described(unit, description):
     """Return the unit and comment of a FITS column for a unit and a description of HDF5."""
-    unit, text = word(unit), word(text).replace("'", '"')
+    unit, description = text(unit), text(description).replace("'", '"')
     if unit in NO_UNIT:
-        return "", text + "; unit: " + unit
-    return unit.replace("km/s", "km s-1"), text
+        return "", description + "; unit: " + unit
+    return unit.replace("km/s", "km s-1"), description
 
 
 def tree(folder):
@@ -134,14 +130,14 @@ class Export(ProgramTest):
                                  ["src.redshift", "src.class", "src.class"])
                 n = len(table.data)
                 for i, (name, form, _) in enumerate(RVTAB):
-                    values, unit, text = result[RENAMED.get(name, name)]
+                    values, unit, comment = result[RENAMED.get(name, name)]
                     values = values[row:row + n]
                     if form == "1E":
                         values = values.astype(np.float32)
                     elif form == "1L":
                         values = values == 1
                     self.assertSame(table.data[name], values, name)
-                    self.assertEqual(table.header[f"TCOMM{i + 1}"], described(unit, text)[1])
+                    self.assertEqual(table.header[f"TCOMM{i + 1}"], described(unit, comment)[1])
                 for name in ("FIBERMAP", "SCORES", "EXP_FIBERMAP"):
                     self.assertEqual(hdus[name].columns.names, inputs[name].columns.names)
                     self.assertEqual(hdus[name].columns.formats, inputs[name].columns.formats)
@@ -160,12 +156,12 @@ class Export(ProgramTest):
         with pyfits.open(os.path.join(PRODUCTS, "rvtab-coadd-mock-00001.fits"),
                          checksum=True) as hdus, pyfits.open(FILES[1]) as inputs:
             head = hdus[0].header
-            self.assertEqual(head["RUNID"], word(said["RUN_ID"]))
-            self.assertEqual(head["RVS_CMD"], word(command).replace("'", '"'))
+            self.assertEqual(head["RUNID"], text(said["RUN_ID"]))
+            self.assertEqual(head["RVS_CMD"], text(command).replace("'", '"'))
             self.assertEqual(words("/it's \xe9", True), "/it%27s %C3%A9")
             self.assertEqual(head["DEPNAM00"], "starmill")
             self.assertEqual([head[f"TMPLCON{i}"] for i in range(3)], ["b", "r", "z"])
-            self.assertEqual(head["TMPLSVR2"], word(said["LIBRARY_HASH"]))
+            self.assertEqual(head["TMPLSVR2"], text(said["LIBRARY_HASH"]))
             self.assertEqual(head["RVS_CONF"], OUT + ":/provenance/CONFIG")
             self.assertEqual(head["RR_FILE"].strip(), "")
             for key in ("SPGRP", "SPGRPVAL", "HPXPIXEL", "HPXNSIDE", "HPXNEST", "SURVEY"):
@@ -235,7 +231,7 @@ class Export(ProgramTest):
             seal(f, slice(3, 5))
             f["catalog/files/PATH"][0] = "/\xe9".encode() * (f["catalog/files/PATH"].dtype.itemsize // 3)
             f["fits"].move("HULL_DIST", "Z")
-            order = word(f["fits/CRC"].attrs["COLUMNS"]).replace("HULL_DIST", "Z")
+            order = text(f["fits/CRC"].attrs["COLUMNS"]).replace("HULL_DIST", "Z")
             f["fits/CRC"].attrs["COLUMNS"] = np.bytes_(order)
             f["fits/POST_FLAG"], f["fits/BACKEND"] = np.zeros((2, len(f["fits/VRAD"])), "u1")
             for name, key in ("POST_FLAG", "BITS"), ("BACKEND", "CODES"):

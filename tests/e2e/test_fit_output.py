@@ -168,14 +168,17 @@ class Models(EndToEnd):
             put(tmp("done-models.h5"), bad)
             self.assertOneLine(self.fit(*args, status=4), says, "--overwrite", status=4)
 
-    def test_rows_without_a_model_are_nan(self):
+    def test_an_arm_and_a_star_without_a_pixel_have_no_model(self):
         def edit(hdus):
-            hdus["B_MASK"].data[0] = 1
-            for arm in ARMS:
-                hdus[arm + "_IVAR"].data[1] = 0
-        self.fit("n.h5", "--models", tmp("nan.h5"), cut("first.fits", [3, 60, 100], edit))
+            hdus["B_MASK"].data[:2] = hdus["R_MASK"].data[1] = 1
+            hdus["Z_IVAR"].data[1] = 0
+        done = self.fit("n.h5", "--models", tmp("nan.h5"), cut("first.fits", [3, 60, 100], edit))
         table, found = read(self.path), models(tmp("nan.h5"))
         self.assertEqual(list(table["STATUS"]), [FITTED, NO_ARM, FITTED])
+        self.assertIn("NO_USABLE_ARM", done.stdout)
+        self.assertWhole(table)
+        self.assertEqual(list(np.isnan(table["CHISQ_B"])), [True, True, False])
+        self.assertEqual(table["NPIX_B"][0], 0)
         for arm, missing in (("B", [0, 1]), ("R", [1]), ("Z", [1])):
             model = found[arm][1]
             self.assertEqual(len(model), 3)
