@@ -144,8 +144,8 @@ class EveryJob(ProgramTest):
             self.assertEqual(glob.glob(tmp("lacking-*")), [])
 
     def test_damaged_results(self):
-        """All jobs meet a file that was cut.  Other defects meet two jobs of those in Python, in turn,
-        as all of these open results alike (products/result.py)."""
+        """All jobs meet a file that was cut.  Other defects meet two of the jobs in Python, in turn,
+        as these open results alike (products/result.py)."""
         names = [name for name, (_, reads) in {**JOBS, **READ_ONLY}.items() if RESULT in reads]
         for name in names:
             self.assertRefused(name, put("damaged.h5", content(RESULT)[:-5000]))

@@ -50,8 +50,8 @@ class OneFile(ProgramTest):
                 fit(*args, call=run, ranks=2, env=faults(numbers) if name else None)
 
     def test_what_is_read_is_not_written(self):
-        """An input cannot be an output: by its own name, a symbolic link or a hard link.  Each input
-        meets two of the outputs, in turn."""
+        """An input cannot be an output: by its own name, a symbolic link or a hard link.  Each
+        input meets two of the outputs, in turn."""
         read_files = {"library": tmp("role-library.h5"), "config": tmp("role.yaml"),
                       "catalog": tmp("role.txt"), "object-file": tmp("role-ids.txt"),
                       "start": tmp("role-start.h5")}

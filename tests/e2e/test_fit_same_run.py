@@ -69,7 +69,8 @@ class Redrock(EndToEnd):
         self.assertEqual(list(read(self.path)["RVS_WARN"] & 32768 > 0), [False, False, True, True])
         unfinish(self.path)
         os.utime(self.redrock, (1.8e9, 1.8e9))
-        self.refused(f"with {self.redrock}: the time of change of its redrock file differs", select=())
+        self.refused(f"with {self.redrock}: the time of change of its redrock file differs",
+                     select=())
         os.remove(self.redrock)
         self.refused(f"its redrock file was {self.redrock}, now none", select=())
 

@@ -490,8 +490,8 @@ class Weave(ProgramTest):
 
     def test_one_arm(self):
         expected = self.generic("blue", ["BLUE"])
-        self.fit("weave.h5", "--config", self.config, "--models", tmp("weave-models.h5"), self.paths[0],
-                 lib=self.lib)
+        self.fit("weave.h5", "--config", self.config, "--models", tmp("weave-models.h5"),
+                 self.paths[0], lib=self.lib)
         self.check_shown("weave.h5", tmp("weave-models.h5"), ["BLUE"])
         table, catalog = read(self.path), read(self.path, "catalog")
         self.assertIn(FITTED, table["STATUS"])

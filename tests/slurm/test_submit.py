@@ -7,7 +7,6 @@ import io
 import shlex
 
 from survey import *
-from base import *
 
 loader = importlib.machinery.SourceFileLoader("starmill_submit", SUBMIT)
 submit = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
@@ -153,8 +152,8 @@ class Submit(unittest.TestCase):
         self.bin = os.path.join(self.folder, "bin")
         os.mkdir(self.bin)
         calls = self.write("bin/calls", "")
-        self.write("bin/sbatch", '#!/bin/sh\necho "$*" >> "${0%sbatch}calls"; echo "77;cluster"\n')
-        os.chmod(os.path.join(self.bin, "sbatch"), 0o755)
+        write_script(os.path.join(self.bin, "sbatch"),
+                     '#!/bin/sh\necho "$*" >> "${0%sbatch}calls"; echo "77;cluster"\n')
         folder = os.path.join(self.folder, "out.parts")
         text = self.array("--parts", 3, "--at-once", 2, "--dry-run",
                           fit=("--models", "m.h5", "--stat=s.json", "--log", "{part}.log"))
