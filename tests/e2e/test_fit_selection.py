@@ -260,29 +260,16 @@ class Join(EndToEnd):
 class RealFiles(EndToEnd):
     """DESI files without a star: skies, stuck fibers, faint galaxies, compressed masks."""
 
-    def test_they_are_read_and_nothing_crashes(self):
+    def test_they_are_fitted_and_nothing_crashes(self):
+        """test_fit_surveys.py compares what is read, and which rows are."""
         names = ["coadd-4-80613-thru20210324", "coadd-5-169-thru20210419",
                  "coadd-special-dark-27247", "coadd-sv3-dark-26065", "spectra-sv3-dark-26065"]
         paths = [data(f"real/desi/{n}.fits.gz") for n in names]
         self.fit("real.h5", *paths)
-        table, catalog = read(self.path), read(self.path, "catalog")
+        table = read(self.path)
         self.assertTrue(set(table["STATUS"]) <= {FITTED, NO_ARM})
         self.assertGreater(int((table["STATUS"] == FITTED).sum()), 0)
         self.assertWhole(table)
-        expected = []
-        for i, path in enumerate(paths):
-            with pyfits.open(path) as hdus:
-                fibermap = hdus["FIBERMAP"].data
-                names = fibermap.names
-                status = fibermap["FIBERSTATUS" if "FIBERSTATUS" in names else "COADD_FIBERSTATUS"]
-                keep = (status & ~(1 << 3 | 1 << 20)) == 0
-                if "OBJTYPE" in names:
-                    keep &= ~np.isin(np.char.strip(fibermap["OBJTYPE"]), ["SKY", "BAD"])
-                expected += [(i, int(row), int(fibermap["TARGETID"][row]))
-                             for row in np.flatnonzero(keep)]
-        found = list(zip(map(int, catalog["FILE"]), map(int, catalog["FITS_ROW"]),
-                         map(int, catalog["TARGETID"])))
-        self.assertEqual(found, expected)
 
     def test_redrock(self):
         for name in ("4-80613-thru20210324", "special-dark-27247"):

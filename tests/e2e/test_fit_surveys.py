@@ -158,14 +158,18 @@ class RealFiles(Formats):
         self.assertSame(got["mask"], mask)
 
     def test_desi(self):
-        for name in ("real/desi/coadd-4-80613-thru20210324", "real/desi/coadd-special-dark-27247",
-                     "real/desi/coadd-sv3-dark-26065", "real/desi/spectra-sv3-dark-26065",
-                     "sim/coadd-dev-patho"):
-            for config, skies in ("", False), ("objtypes: [SKY, BAD]\n", True):
+        for name in ("real/desi/coadd-4-80613-thru20210324", "real/desi/coadd-5-169-thru20210419",
+                     "real/desi/coadd-special-dark-27247", "real/desi/coadd-sv3-dark-26065",
+                     "real/desi/spectra-sv3-dark-26065", "sim/coadd-dev-patho"):
+            for config, skies, bad in (
+                    ("", False, 0), ("objtypes: [SKY, BAD]\n", True, 0),
+                    ("fiberstatus_allowed_bits: [3, 20]\n", False, ~(1 << 3 | 1 << 20))):
                 answer, hdus = self.answer(name, config, arms=["b", "r", "z"])
                 with hdus:
                     fibermap = hdus["FIBERMAP"].data
-                    rows = np.flatnonzero(np.isin(np.char.strip(fibermap["OBJTYPE"]), ["SKY", "BAD"]) == skies)
+                    status = fibermap["COADD_" * ("spectra" not in name) + "FIBERSTATUS"]
+                    is_sky = np.isin(np.char.strip(fibermap["OBJTYPE"]), ["SKY", "BAD"])
+                    rows = np.flatnonzero((is_sky == skies) & (status & bad == 0))
                     arrays = {(x, key): hdus[f"{x}_{key}"].data for x in "BRZ" for key in (
                         "WAVELENGTH", "FLUX", "IVAR", "MASK", "RESOLUTION")}
                 self.assertEqual([(r["target_id"], float(r["ra"])) for r in answer["rows"]],
