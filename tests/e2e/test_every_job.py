@@ -64,7 +64,7 @@ JOBS = {
     "simulate": (("--stars", 3, "--library", LIBRARY), (LIBRARY,)),
     "particles": ((CONFIG,), (CONFIG,)),
     "report": (("--no-spectra", RESULT), (RESULT,)),
-    "plot": ((RESULT, STAR), (RESULT, LIBRARY, SURVEY)),
+    "plot": (("--range", "8500,8560", "--dpi", 20, RESULT, STAR), (RESULT, LIBRARY, SURVEY)),
     "select": ((RESULT, "TEFF > 0"), (RESULT,)),
     "export": (("--to", "fits", RESULT), (RESULT,)),
     "merge": ((RESULT,), (RESULT,))}
