@@ -6,7 +6,7 @@ with other numbers of ranks.  A case is a function of a Site and a number of ran
 mpirun); it raises Failed.  Faults are injected by the shim (tests/faults/fault_shim.c)."""
 
 from base import *  # noqa: F403
-from kill_runs import Failed, kill_all, remove
+from kill_runs import Failed, descendants, kill_all, remove
 
 
 class Hang(Failed):
@@ -98,9 +98,8 @@ class Site:
             if not_whole(outcome.path):
                 outcome.fail(f"rows {not_whole(outcome.path)} are not whole")
             done = fits["STATUS"] == FITTED
-            for name, values in self.fits.items():
-                if values[done].tobytes() != fits[name][done].tobytes():
-                    outcome.fail(f"{name} of a done row differs")
+            if differing(self.fits, fits, done):
+                outcome.fail(f"{differing(self.fits, fits, done)} of a done row differ")
         again = self.run(outcome.case, ranks, path=outcome.path, **how)
         again.ends(status)
         if differing(read(again.path), self.fits) or differing(read(again.path, "catalog"),
@@ -173,8 +172,18 @@ case_no_name = leave_nothing("rename", "EIO:rename:.h5$:1:0:0", "cannot be renam
 
 
 def case_folder_is_not_shared(site, ranks):
+    def suspend(process):
+        # rank 1 looks for the file for 20 s, and rank 0 would wait busily
+        wait_until(lambda: glob.glob(os.path.join(site.folder, "unshared-*.tmp-*")), process)
+        time.sleep(1)
+        rank0 = [pid for pid in descendants(process.pid)
+                 if b"OMPI_COMM_WORLD_RANK=0\0" in content(f"/proc/{pid}/environ")]
+        for number, pause in (signal.SIGSTOP, 17), (signal.SIGCONT, 0):
+            for pid in rank0:
+                os.kill(pid, number)
+            time.sleep(pause if rank0 else 0)
     # rank 1 never sees the file that rank 0 has made; in the second run it sees it at its 4th try
-    site.run("unshared", 2, "ENOENT:open:.h5.tmp-pid:1:0:1").ends(
+    site.run("unshared", 2, "ENOENT:open:.h5.tmp-pid:1:0:1", during=suspend).ends(
         4, says=["rank 1 on host", "does not see", "all hosts share"]).leaves()
     site.run("late", 2, "ENOENT:open:.h5.tmp-pid:1:3:1").ends(0)
 
@@ -275,9 +284,8 @@ def check_second_is_lost(site, outcome, *parts):
     lost = site.catalog["FILE"] == 1
     if not (fits["STATUS"][lost] == UNREADABLE).all():
         outcome.fail(f"STATUS {fits['STATUS']}")
-    for name, values in site.fits.items():
-        if values[~lost].tobytes() != fits[name][~lost].tobytes():
-            outcome.fail(f"{name} of the other input differs")
+    if differing(site.fits, fits, ~lost):
+        outcome.fail(f"{differing(site.fits, fits, ~lost)} of the other input differ")
 
 
 def retry(site, outcome, ranks, inputs):

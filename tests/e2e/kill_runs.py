@@ -37,6 +37,16 @@ def remove(path):
         os.remove(name)
 
 
+def read_models(path):
+    """Columns of the models that a fit has written beside its result."""
+    found = {}
+    if os.path.exists(path + ".models"):
+        with h5py.File(path + ".models", "r") as f:
+            f["models"].visititems(
+                lambda k, v: found.update({k: v[...]} if isinstance(v, h5py.Dataset) else {}))
+    return found
+
+
 class Failed(Exception):
     """A promise was broken."""
 
@@ -57,7 +67,7 @@ class Campaign:
         if done.returncode != 0:
             raise Failed(done.stderr)
         self.fits, self.catalog = read(self.reference), read(self.reference, "catalog")
-        self.models = self.read_models(self.reference)
+        self.models = read_models(self.reference)
         self.calls = self.count_calls() if SHIM else 0
 
     def path(self, name):
@@ -84,15 +94,6 @@ class Campaign:
               timeout=self.bound)
         remove(path)
         return max(int(line.split()[2]) for line in content(counts, "r").splitlines())
-
-    @staticmethod
-    def read_models(path):
-        found = {}
-        if os.path.exists(path + ".models"):
-            with h5py.File(path + ".models", "r") as f:
-                f["models"].visititems(
-                    lambda k, v: found.update({k: v[...]} if isinstance(v, h5py.Dataset) else {}))
-        return found
 
     def killed(self, path, ranks, models):
         """Start a run and kill it; False if it ended before the kill."""
@@ -126,9 +127,8 @@ class Campaign:
         fits, catalog = read(path), read(path, "catalog")
         bad = not_whole(path)
         done = fits["STATUS"] != 0
-        for name, values in self.fits.items():
-            if values[done].tobytes() != fits[name][done].tobytes():
-                raise Failed(f"{path}: {name} of a done row differs")
+        if differing(self.fits, fits, done):
+            raise Failed(f"{path}: {differing(self.fits, fits, done)} of a done row differ")
         if bad or differing(catalog, self.catalog):
             raise Failed(f"{path}: rows {bad} are not whole, or /catalog differs")
         self.count["rows"] += int(done.sum())
@@ -158,7 +158,7 @@ class Campaign:
             raise Failed(f"{path}: the end differs from that of an uninterrupted run")
         if models:
             self.count["models"] += 1
-            if differing(self.read_models(path), self.models):
+            if differing(read_models(path), self.models):
                 raise Failed(f"{path}: the models differ from those of an uninterrupted run")
         left = [n for n in glob.glob(glob.escape(path) + "*")
                 if n not in (path, path + ".models", path + ".status.json")

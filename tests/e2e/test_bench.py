@@ -128,8 +128,9 @@ class Crossover(ProgramTest):
             self.assertAlmostEqual(float(row[2]) / float(row[3]), float(row[4]), delta=0.1)
         self.assertIn("train: the CPU is faster at the largest size", said)
         self.assertEqual(content(kept, "r").splitlines()[1].split("\t")[:3], ["train", "0", "1"])
-        said, rows = self.measure("--library", LIBRARY, "--work", "fit", "--most", 1,
-                                  SURVEY, n_gpu=1)
+        short = put("short.yaml", "arms: [{name: b, min: 5100, max: 5200}]\nmax_starts: 1\n")
+        said, rows = self.measure("--library", LIBRARY, "--config", short, "--work", "fit",
+                                  "--most", 1, SURVEY, n_gpu=1)
         self.assertTrue(float(rows[0][3]) > 0, said)
         self.assertIn("SKIPPED", self.measure("--work", "particles", "--most", 1, n_gpu=0)[0])
 

@@ -250,5 +250,4 @@ class Daily(ProgramTest):
     def test_texts_that_a_table_cannot_hold(self):
         """Tabs end columns, newlines lines: reasons lose them, paths with them are refused."""
         bad = shutil.copy(STAR, self.at("a\tb.fits"))
-        done = self.run_fit("tab.h5", "--input-table", self.table, bad, status=2)
-        self.assertOneLine(done, "a", "tab", status=2)
+        self.run_fit("tab.h5", "--input-table", self.table, bad, status=2, says=["a", "tab"])

@@ -128,7 +128,8 @@ class Elements(ProgramTest):
     def test_a_report_tells_flagged_abundances(self):
         path = shutil.copy(self.out, tmp("told.h5"))
         edited(path, lambda fits, _: fits["NFE_FLAG"].fill(6))
-        run("report", "--no-spectra", path)
+        with without_pictures():
+            run("report", "--no-spectra", path)
         page = content(path + ".html", "r")
         cards = re.findall(r'<span class="(p[ a-z]*)">\[([NC])/Fe\] [^<]* dex([^<]*)</span>', page)
         self.assertIn(("p soft", "N", " WEAK EDGE"), cards)

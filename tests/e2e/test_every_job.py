@@ -64,7 +64,7 @@ JOBS = {
     "simulate": (("--stars", 3, "--library", LIBRARY), (LIBRARY,)),
     "particles": ((CONFIG,), (CONFIG,)),
     "report": (("--no-spectra", RESULT), (RESULT,)),
-    "plot": ((RESULT, STAR), (RESULT, LIBRARY, SURVEY)),
+    "plot": (("--range", "8500,8560", "--dpi", 20, RESULT, STAR), (RESULT, LIBRARY, SURVEY)),
     "select": ((RESULT, "TEFF > 0"), (RESULT,)),
     "export": (("--to", "fits", RESULT), (RESULT,)),
     "merge": ((RESULT,), (RESULT,))}
@@ -133,18 +133,24 @@ class EveryJob(ProgramTest):
                 if os.path.isfile(output) and name not in WITHOUT:
                     self.assertEqual(os.path.getsize(output), 0)
 
-    def test_damaged_results(self):
-        damaged = put("damaged.h5", content(RESULT)[:-5000])
-        for name, (_, reads) in {**JOBS, **READ_ONLY}.items():
-            if RESULT not in reads:
-                continue
-            with self.subTest(job=name):
-                done = job(name, output_of(name, "none-") if name in JOBS else None,
-                           files={RESULT: damaged})
-                self.assertSaid(done, name, 2 if name == "sample" else 4)  # its --fit is an option
-                self.assertIn(damaged, done.stderr)
+    def assertRefused(self, name, damaged, *says):
+        """A job refuses a damaged result, and writes nothing."""
+        with self.subTest(job=name, says=says):
+            done = job(name, output_of(name, "lacking-") if name in JOBS else None,
+                       files={RESULT: damaged})
+            self.assertSaid(done, name, 2 if name == "sample" else 4)  # its --fit is an option
+            for text in (damaged, *says):
+                self.assertIn(text, done.stderr)
+            self.assertEqual(glob.glob(tmp("lacking-*")), [])
 
-    def test_results_that_lack_something(self):
+    def test_damaged_results(self):
+        """All jobs meet a file that was cut.  Other defects meet two of the jobs in Python, in turn,
+        as these open results alike (products/result.py)."""
+        names = [name for name, (_, reads) in {**JOBS, **READ_ONLY}.items() if RESULT in reads]
+        for name in names:
+            self.assertRefused(name, put("damaged.h5", content(RESULT)[:-5000]))
+        in_turn = itertools.cycle(name for name in names if name != "sample")
+
         def without(name):
             return lambda f: f.__delitem__(name)
 
@@ -170,15 +176,8 @@ class EveryJob(ProgramTest):
                 ("epochs", lambda f: f.create_group("epochs")), ("TEFF", flipped)):
             with h5py.File(shutil.copy(RESULT, tmp("lacking.h5")), "r+") as f:
                 spoil(f)
-            for name, (_, reads) in {**JOBS, **READ_ONLY}.items():
-                if RESULT in reads and name != "sample":
-                    with self.subTest(job=name, what=what):
-                        output = output_of(name, "lacking-") if name in JOBS else None
-                        done = job(name, output, files={RESULT: tmp("lacking.h5")})
-                        self.assertSaid(done, name, 4)
-                        self.assertIn(f"{tmp('lacking.h5')} is damaged: ", done.stderr)
-                        self.assertIn(what, done.stderr)
-            self.assertEqual(glob.glob(tmp("lacking-*")), [])
+            for name in itertools.islice(in_turn, 2):
+                self.assertRefused(name, tmp("lacking.h5"), "is damaged: ", what)
 
     def test_names_like_those_of_temporary_files(self):
         """A job deletes what it made itself."""

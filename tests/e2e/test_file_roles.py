@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """No command overwrites its own input, waits for a pipe, or shares an output by two names."""
 
+import itertools
+
 from base import *  # noqa: F403
 
 LIBRARY, SURVEY = coarse_survey(2)
@@ -48,7 +50,8 @@ class OneFile(ProgramTest):
                 fit(*args, call=run, ranks=2, env=faults(numbers) if name else None)
 
     def test_what_is_read_is_not_written(self):
-        """An input cannot be the output: by its own name, a symbolic link or a hard link."""
+        """An input cannot be an output: by its own name, a symbolic link or a hard link.  Each
+        input meets two of the outputs, in turn."""
         read_files = {"library": tmp("role-library.h5"), "config": tmp("role.yaml"),
                       "catalog": tmp("role.txt"), "object-file": tmp("role-ids.txt"),
                       "start": tmp("role-start.h5")}
@@ -64,15 +67,15 @@ class OneFile(ProgramTest):
         args = [x for option, path in read_files.items() for x in ("--" + option, path)]
         kept = [(path, content(path)) for path in (*read_files.values(), SURVEY, redrock)]
         os.link(SURVEY, tmp("role-hard"))
+        options = itertools.cycle(("--output", "--models", "--log", "--status", "--stop-file"))
         for path, _ in kept:
             os.symlink(path, tmp("role-link"))
-            for option in ("--output", "--models", "--log", "--status", "--stop-file"):
-                for name in (tmp("role-link"), *[path] * (option in ("--output", "--log")),
-                             *[tmp("role-hard")] * (path == SURVEY)):
-                    with self.subTest(option=option, name=name):
-                        out = [] if option == "--output" else ["--output", tmp("role-new.h5")]
-                        self.assertKept(starmill("fit", "--overwrite", *args, *out, option, name),
-                                        name, kept=kept)
+            for name in (tmp("role-link"), path, *[tmp("role-hard")] * (path == SURVEY)):
+                option = next(options)
+                with self.subTest(option=option, name=name):
+                    out = [] if option == "--output" else ["--output", tmp("role-new.h5")]
+                    self.assertKept(starmill("fit", "--overwrite", *args, *out, option, name),
+                                    name, kept=kept)
             os.unlink(tmp("role-link"))
         self.assertFalse(os.path.exists(tmp("role-new.h5")))
 

@@ -225,20 +225,3 @@ class BadPixels(EndToEnd):
                 for label in ("VRAD", "TEFF", "LOGG", "FEH", "ALPHAFE"):
                     shift = abs(table[label][row] - table[label][0]) / table[label + "_ERR"][0]
                     self.assertLess(shift, 0.02, label)
-
-    def test_arm_and_star_without_a_pixel(self):
-        def mask(arms):
-            def edit(hdus):
-                for arm in arms:
-                    hdus[arm + "_MASK"].data[0] = 1
-            return edit
-        self.fit("masked-arm.h5", cut("masked-arm.fits", [3, 100], mask("B")))
-        table = read(self.path)
-        self.assertEqual(list(table["STATUS"]), [FITTED] * 2)
-        self.assertTrue(np.isnan(table["CHISQ_B"][0]) and np.isfinite(table["CHISQ_B"][1]))
-        self.assertEqual(table["NPIX_B"][0], 0)
-        done = self.fit("masked-star.h5", cut("masked-star.fits", [3, 100], mask(ARMS)))
-        table = read(self.path)
-        self.assertEqual(list(table["STATUS"]), [NO_ARM, FITTED])
-        self.assertIn("NO_USABLE_ARM", done.stdout)
-        self.assertWhole(table)

@@ -24,22 +24,6 @@ class Starts(ProgramTest):
             self.assertEqual("srun --mpi=pmix" in done.stderr, status == 2, done.stderr)
 
 
-class Hosts(EndToEnd):
-    def test_folder_that_hosts_do_not_share(self):
-        """The second rank has a folder of its own at the same path, like /tmp of another host."""
-        folder = new_folder("not-shared")
-        own = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', folder]
-        if ended(own + ["true"]).returncode != 0:
-            self.skipTest("this user may not mount (unshare -m)")
-        fit = command("fit", "--library", library(), "--output", f"{folder}/o.h5",
-                      cut("own.fits", range(4)))
-        done = ended([MPIRUN, "-n", "1", *fit, ":", "-n", "1", *own, *fit])
-        self.assertEqual(done.returncode, 4, done.stderr)
-        self.assertIn("rank 1 on host", done.stderr)
-        self.assertIn("does not see", done.stderr)
-        self.assertEqual(os.listdir(folder), [])
-
-
 class SameResult(EndToEnd):
     def test_uneven_files(self):
         """Files of 1 to 40 rows, one compressed, one missing: rows do not depend on ranks."""

@@ -2,7 +2,6 @@
 """job.sh and the job scripts, with make-believe srun, squeue and scontrol: every way to end."""
 
 from survey import *
-from base import *
 
 BASH = shutil.which("bash") or skip("no bash")
 

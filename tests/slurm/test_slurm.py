@@ -6,7 +6,6 @@ import shlex
 import threading
 
 from survey import *
-from base import *
 
 # SIGTERM raises KeyboardInterrupt, which no test catches, so that Slurm's daemons are stopped
 signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -15,6 +14,7 @@ signal.signal(signal.SIGTERM, signal.default_int_handler)
 # end gets this warning 5 to 35 s after its start, later on a busy machine.  The work takes longer.
 LONG_WORK_S = 56.0
 WARN_S = 25
+PER_FILE = 12
 
 PACE = '''#!{python}
 """Run starmill on a share of a CPU, so that little work takes long; pass on signals."""
@@ -207,7 +207,8 @@ def tearDownModule():
 
 def prepare():
     """Library, survey, and what every job's result must be."""
-    make_survey(coarse_library("lib.h5"), tmp("survey"), 8)
+    run("simulate", "--library", coarse_library("lib.h5"), "--output", tmp("survey"), "--stars",
+        8 * PER_FILE, "--per-file", PER_FILE, "--seed", 3, "--sn", "20,60", "--quiet")
     for name, n_file in (("few.txt", 2), ("one.txt", 1)):
         put(name, "".join("survey/coadd-mock-%05d.fits\n" % i for i in range(n_file)))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -3,10 +3,10 @@
 
 import importlib.machinery
 import importlib.util
+import io
 import shlex
 
 from survey import *
-from base import *
 
 loader = importlib.machinery.SourceFileLoader("starmill_submit", SUBMIT)
 submit = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
@@ -35,13 +35,23 @@ class Submit(unittest.TestCase):
         return put(os.path.join(self.folder, name), text)
 
     def call(self, *args, status=0, says="", **environment):
-        """Run starmill-submit in the folder; self.said is its standard error."""
-        done = ended([sys.executable, "-B", SUBMIT, "--site", self.site, *args], environment,
-                     cwd=self.folder)
-        self.said = done.stderr
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        """Run starmill-submit's main() in the folder; self.said is its standard error."""
+        here, out, errors = os.getcwd(), io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+        os.chdir(self.folder)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), \
+                unittest.mock.patch.dict(os.environ, environment), unittest.mock.patch.object(
+                    sys, "argv", [SUBMIT, "--site", self.site, *map(str, args)]):
+            try:
+                ended_with = submit.main()
+            except SystemExit as end:  # of argparse
+                ended_with = end.code
+            finally:
+                os.chdir(here)
+        out.flush()
+        said, self.said = out.buffer.getvalue().decode(), errors.getvalue()
+        self.assertEqual(ended_with, status, said + self.said)
         self.assertIn(says, self.said)
-        return done.stdout
+        return said
 
     def dry(self, kind, *options, fit=(), out="out.h5", rows=1000):
         if rows:
@@ -142,8 +152,8 @@ class Submit(unittest.TestCase):
         self.bin = os.path.join(self.folder, "bin")
         os.mkdir(self.bin)
         calls = self.write("bin/calls", "")
-        self.write("bin/sbatch", '#!/bin/sh\necho "$*" >> "${0%sbatch}calls"; echo "77;cluster"\n')
-        os.chmod(os.path.join(self.bin, "sbatch"), 0o755)
+        write_script(os.path.join(self.bin, "sbatch"),
+                     '#!/bin/sh\necho "$*" >> "${0%sbatch}calls"; echo "77;cluster"\n')
         folder = os.path.join(self.folder, "out.parts")
         text = self.array("--parts", 3, "--at-once", 2, "--dry-run",
                           fit=("--models", "m.h5", "--stat=s.json", "--log", "{part}.log"))
