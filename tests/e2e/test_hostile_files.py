@@ -47,7 +47,7 @@ class HungryLibrary(ProgramTest):
             path = put("hungry.h5", f.extractfile("probe/library-chunk_of_23_GB").read())
         # not all of this machine
         done = starmill("library", "info", path, preexec_fn=lambda: resource.setrlimit(
-            resource.RLIMIT_AS, (1 << 30, 1 << 30)))
+            resource.RLIMIT_AS, (400 << 20, 400 << 20)))
         self.assertOneLine(done, path, "memory allocation failed", status=2)
 
 

@@ -397,15 +397,13 @@ class RealStars(EndToEnd):
                 np.testing.assert_allclose(v[~late], true[:n][~late], atol=5 if n == 1 else 8)
                 np.testing.assert_array_equal(of["EPOCH_FLAG"] & ~(EXCHANGEABLE * late), MASS_RATIO * late)
                 self.assertLess(np.abs((v - true[:n]) / err)[late].max(initial=0), 5)
-            if n == len(nights):
-                with self.subTest(lib, start="given"):
-                    self.fit("two.h5", "--overwrite", "--config", tmp("two.yaml"), "--join-by-name", "--epochs",
-                             "night", "--start", tmp("start.fits"), *files,
-                             lib=os.path.join(SOURCE, "libraries", lib))
-                    other = read(self.path)
-                    print(f"{lib}: -2 ln L {row['M2LL'][0]:.2f}, from another start {other['M2LL'][0]:.2f}")
-                    self.assertLess(abs(other["M2LL"] - row["M2LL"])[0], 1)
-                    self.assertLess(abs(other["VRAD_2"] - row["VRAD_2"])[0], 0.1)
+        # of the sharper templates, whose -2 ln L depended on the start most
+        self.fit("two.h5", "--overwrite", "--config", tmp("two.yaml"), "--join-by-name", "--epochs", "night",
+                 "--start", tmp("start.fits"), *nights, lib=os.path.join(SOURCE, "libraries", lib))
+        other = read(self.path)
+        print(f"{lib}: -2 ln L {row['M2LL'][0]:.2f}, from another start {other['M2LL'][0]:.2f}")
+        self.assertLess(abs(other["M2LL"] - row["M2LL"])[0], 1)
+        self.assertLess(abs(other["VRAD_2"] - row["VRAD_2"])[0], 0.1)
 
     def shift_from_coadd(self, hdus, name):
         """Velocity of an exposure against the file's own coadd, and its error, without a template.
