@@ -279,20 +279,6 @@ class Reference(EndToEnd):
                 self.assertEqual(found[column.name].format, column.format, column.name)
                 self.assertEqual(found[column.name].unit, column.unit, column.name)
 
-    def test_a_real_coadd(self):
-        """81 columns of FIBERMAP, Gaia's among them, and 30 exposures of one target."""
-        name = os.path.basename(REAL)[:-3]
-        with pyfits.open(REAL) as inputs, pyfits.open(tmp("products/rvtab-" + name)) as hdus:
-            for table in ("FIBERMAP", "SCORES", "EXP_FIBERMAP"):
-                self.assertEqual(hdus[table].data.tobytes(), inputs[table].data.tobytes())
-                self.assertEqual(hdus[table].columns.names, inputs[table].columns.names)
-            self.assertEqual(hdus["FIBERMAP"].data["GAIA_PHOT_G_MEAN_MAG"],
-                             inputs["FIBERMAP"].data["GAIA_PHOT_G_MEAN_MAG"])
-            for column in ("REF_ID", "TARGET_RA", "TARGET_DEC", "FIBER"):
-                self.assertEqual(hdus["RVTAB"].data[column], inputs["FIBERMAP"].data[column])
-            for key in ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT"):
-                self.assertEqual(hdus[0].header[key], inputs[0].header[key])
-
     def test_files_end_where_fits_says(self):
         """No export has bytes after its last HDU, even if a header ends exactly with a block, as the
         FIBERMAP's does in a file of DESI's newer format."""
