@@ -327,10 +327,9 @@ class Merge(ProgramTest):
 
     def test_stopped_and_killed(self):
         """A merge of several blocks of rows: if stopped, it leaves no file; if killed, it leaves
-        files that the same command takes over.  The lock of a run that may be alive is kept."""
-        one, big = self.one, tmp("long.h5")
-        tiled(one, big, 30000)
-        out = tmp("stopped.h5")
+        files that the same command takes over."""
+        big, out = tmp("long.h5"), tmp("stopped.h5")
+        tiled(self.one, big, 30000)
         for number, status in ((signal.SIGTERM, 75), (signal.SIGKILL, -signal.SIGKILL)):
             child = start("merge", "--output", out, big, env=faults("stop:write:stopped.h5.tmp-:9:1"))
             wait_until(lambda: is_suspended(child.pid), child)
@@ -340,13 +339,15 @@ class Merge(ProgramTest):
         self.merge("stopped.h5", big)
         self.assertEqual(glob.glob(out + "*"), [out])
         self.assertEqual(differing(read(big), read(out)), [])
-        # a lock of a run on another host, which may be alive
+
+    def test_the_lock_of_another_host(self):
+        """Its run may be alive: the lock is kept while it is young."""
         put("held.h5.lock", "host elsewhere\npid 1\njob -\nrestart 0\nstart 1\nspace -\n")
-        self.merge("held.h5", one, status=4, says=["elsewhere", "wait for it"])
+        self.merge("held.h5", self.one, status=4, says=["elsewhere", "wait for it"])
         self.assertEqual(glob.glob(tmp("held*")), [tmp("held.h5.lock")])
         os.utime(tmp("held.h5.lock"), (0, 0))
         with unittest.mock.patch.object(running, "BEAT_S", 0.1):
-            self.merge("held.h5", one)
+            self.merge("held.h5", self.one)
 
 
 class Calibration(ProgramTest):
