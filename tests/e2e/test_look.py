@@ -128,8 +128,8 @@ class Show(Look):
 
 
 @functools.cache
-def large():
-    """A result of 20,000 rows, more than one block of 16,384, two of each star."""
+def large(n_row):
+    """A result of n_row rows, two of each star."""
     def edit(fits, catalog):
         rng = np.random.default_rng(3)
         n = len(fits["STATUS"])
@@ -145,12 +145,12 @@ def large():
         catalog["TARGET_RA"] = catalog["TARGET_DEC"] = np.arange(n) // 2 * 0.008
         catalog["SPECTYPE"][::3] = b"STAR"
         catalog["SPECTYPE"][1::3] = b"GALAXY"
-    return copied("large.h5", 20000, edit)
+    return copied(f"large-{n_row}.h5", n_row, edit)
 
 
 class Select(Look):
     def test_the_rows_that_numpy_finds(self):
-        path = large()
+        path = large(20000)  # more than one block of 16,384
         result = Result(path)
         f, c = read(path), read(path, "catalog")
         bright, poor, success = f["SN_R"] > 10, f["FEH"] < -2, f["SUCCESS"] != 0
@@ -562,21 +562,21 @@ class Report(Look):
         self.assertIn(f"warning: --calibrate: {said[0]}", done.stderr)
 
     def test_a_large_survey_is_read_in_blocks_and_sampled(self):
-        path = large()
+        path = large(8000)
         result = Result(path)
         result.block = 777
-        with unittest.mock.patch.multiple(survey, MAX_SAMPLE=5000, MAX_KEYS=5000):
+        with unittest.mock.patch.multiple(survey, MAX_SAMPLE=2000, MAX_KEYS=2000):
             s = survey.Survey(result)
-            survey.MAX_SAMPLE = 1000
+            survey.MAX_SAMPLE = 400
             tracemalloc.start()
             few = survey.Survey(result)
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
         f = read(path)
         # memory peaks at twice the sample and a few blocks; all blocks would take 20 times this
-        self.assertEqual(len(few.rows), 1000)
-        self.assertLess(peak, 2 * sum(v.nbytes for v in few.sample.values()) + 2_000_000)
-        np.testing.assert_array_equal(s.rows, np.arange(0, 20000, 4))
+        self.assertEqual(len(few.rows), 400)
+        self.assertLess(peak, 2 * sum(v.nbytes for v in few.sample.values()) + 1_800_000)
+        np.testing.assert_array_equal(s.rows, np.arange(0, 8000, 4))
         for name in ("VRAD", "TEFF_ERR", "SN_R"):
             np.testing.assert_array_equal(s.sample[name], f[name][::4])
         good = (f["STATUS"] == 1) & (f["RVS_WARN"] == 0)
