@@ -539,7 +539,7 @@ class Report(Look):
         self.assertNotIn("[α/Fe]", card)
 
     def test_rows_of_one_placeholder_position_are_no_star(self):
-        n = 5000
+        n = 1000
 
         def edit(fits, catalog):
             fits["STATUS"][:], fits["RVS_WARN"][:], fits["FIT_INFO"][:] = FITTED, 0, 0
