@@ -371,7 +371,8 @@ class Plot(Look):
         os.symlink("real/deep", tmp("link"))
         shutil.copy(SURVEY, tmp("real/x.fits"))
         self.job("fit", "--library", LIBRARY, "--output", "dots.h5", "--quiet", "link/../x.fits")
-        self.job("plot", "dots.h5", FITS["TARGETID"][0], *SMALL, "--output", "dots.png")  # fits it again
+        # which fits it again
+        self.job("plot", "dots.h5", FITS["TARGETID"][0], *SMALL, "--output", "dots.png")
 
     def test_an_input_that_changed_and_models_of_another_fit(self):
         target = FITS["TARGETID"][0]
@@ -481,7 +482,8 @@ class Report(Look):
 
     def test_a_page_that_needs_nothing_else(self):
         few = {"N_WORST": 2, "N_TYPICAL": 2}  # test_a_large_survey_... has the usual number
-        with unittest.mock.patch.multiple(survey, **few), unittest.mock.patch.object(report, "N_WORST", 2):
+        with unittest.mock.patch.multiple(survey, **few), \
+                unittest.mock.patch.object(report, "N_WORST", 2):
             out = self.job("report", FIT, "--output", tmp("page.html"))
         self.assertEqual(out.strip(), tmp("page.html"))
         page = content(tmp("page.html"), "r")

@@ -331,7 +331,8 @@ class Merge(ProgramTest):
         big, out = tmp("long.h5"), tmp("stopped.h5")
         tiled(self.one, big, 30000)
         for number, status in ((signal.SIGTERM, 75), (signal.SIGKILL, -signal.SIGKILL)):
-            child = start("merge", "--output", out, big, env=faults("stop:write:stopped.h5.tmp-:9:1"))
+            child = start("merge", "--output", out, big,
+                          env=faults("stop:write:stopped.h5.tmp-:9:1"))
             wait_until(lambda: is_suspended(child.pid), child)
             child.send_signal(number)
             self.said_by(child, status, signal.SIGCONT)

@@ -395,8 +395,9 @@ class RealStars(EndToEnd):
                 np.testing.assert_array_equal(of["EPOCH_FLAG"] & ~(EXCHANGEABLE * late), MASS_RATIO * late)
                 self.assertLess(np.abs((v - true[:n]) / err)[late].max(initial=0), 5)
         # of the sharper templates, whose -2 ln L depended on the start most
-        self.fit("two.h5", "--overwrite", "--config", tmp("two.yaml"), "--join-by-name", "--epochs", "night",
-                 "--start", tmp("start.fits"), *nights, lib=os.path.join(SOURCE, "libraries", lib))
+        self.fit("two.h5", "--overwrite", "--config", tmp("two.yaml"), "--join-by-name", "--epochs",
+                 "night", "--start", tmp("start.fits"), *nights,
+                 lib=os.path.join(SOURCE, "libraries", lib))
         other = read(self.path)
         print(f"{lib}: -2 ln L {row['M2LL'][0]:.2f}, from another start {other['M2LL'][0]:.2f}")
         self.assertLess(abs(other["M2LL"] - row["M2LL"])[0], 1)
