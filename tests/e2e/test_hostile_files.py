@@ -47,7 +47,7 @@ class HungryLibrary(ProgramTest):
             path = put("hungry.h5", f.extractfile("probe/library-chunk_of_23_GB").read())
         # not all of this machine
         done = starmill("library", "info", path, preexec_fn=lambda: resource.setrlimit(
-            resource.RLIMIT_AS, (1 << 30, 1 << 30)))
+            resource.RLIMIT_AS, (400 << 20, 400 << 20)))
         self.assertOneLine(done, path, "memory allocation failed", status=2)
 
 
@@ -59,34 +59,23 @@ class HostileFiles(EndToEnd):
 
     def kinds(self):
         """Name and bytes of files that must be refused; for some, words of the refusal.
-        test_fits_files.py has more headers, test_formats.py more formats."""
-        w = self.whole
-        control, packed, header = bytearray(w), gzip.compress(w, 1), w[:BLOCK]
-        control[2 * CARD + 40] = 0x1B
-        tiny = b"%-80s" % b"SIMPLE  =                    T"
+        test_fits_files.py has more headers, cuts and packed files, test_formats.py more formats."""
+        w, packed, header = self.whole, gzip.compress(self.whole, 1), self.whole[:BLOCK]
         bomb = gzip.compress(header + bytes(64 << 20), 9)
         return [
-            *((f"{hdu}-{keyword}.fits", with_card(w, hdu, keyword, value), "HDU") for hdu, keyword, value in (
-                ("FIBERMAP", "NAXIS2", "9223372036854775807"), ("FIBERMAP", "TTYPE1", "'" + 70 * "x"),
-                ("FIBERMAP", "TFORM1", "'1PE(9999999999)'"),
-                ("B_FLUX", "BITPIX", "-64"), ("R_RESOLUTION", "NAXIS2", "1000000"))),
-            ("escape.fits", bytes(control)), ("one-card.fits", tiny),
-            ("no-end.fits", tiny + b"%-80s" % b"BITPIX  =                    8" * 70000),
-            ("many-hdus.fits", header * 20000), ("zeros.fits", bytes(BLOCK * 10)),
-            ("simple-then-zeros.fits", header + bytes(BLOCK * 10)), ("garbage-after.fits", w + b"x" * BLOCK),
-            ("bomb.fits.gz", bomb, "gzip_limit_mib"), ("bomb-in-plain-name.fits", bomb),
-            ("bomb-of-members.fits.gz", bomb * 3), ("twice.fits.gz", gzip.compress(packed, 1)),
-            ("tail.fits.gz", packed + b"garbage"),
+            ("rows.fits", with_card(w, "FIBERMAP", "NAXIS2", "9223372036854775807"), "HDU"),
+            ("heap.fits", with_card(w, "FIBERMAP", "TFORM1", "'1PE(9999999999)'"), "HDU"),
+            ("no-end.fits", header[:CARD] + header[CARD:2 * CARD] * 70000),  # SIMPLE, BITPIX
+            ("many-hdus.fits", header * 20000),
+            ("zeros.fits", bytes(BLOCK * 10)), ("text.fits", b"hello\n" * 1000, "not a FITS file"),
+            ("bomb.fits.gz", bomb, "gzip_limit_mib"), ("bomb-of-members.fits.gz", bomb * 3),
+            ("twice.fits.gz", gzip.compress(packed, 1)),
             ("crc.fits.gz", packed[:-8] + bytes(4) + struct.pack("<I", len(w))),
             ("not-deflate.fits.gz", b"\x1f\x8b\x08" + bytes(100)),
             ("compress.fits.Z", b"\x1f\x9d\x90" + bytes(1000)), ("zip.fits", b"PK\x03\x04" + bytes(1000)),
-            ("hdf5.fits", content(library())[:100000]), ("empty.fits", b"", "empty"),
-            ("text.fits", b"hello\n" * 1000, "not a FITS file"),
-            ("text.fits.gz", gzip.compress(b"hello\n" * 1000), "not a FITS file"),
-            ("cut-header.fits", w[:4000], "HDU"), ("cut-pixels.fits", w[:len(w) // 2], "HDU"),
+            ("hdf5.fits", content(library())[:100000]),
             ("cut-last.fits", w[:-BLOCK], "HDU", "Z_RESOLUTION"),
             ("cut.fits.gz", packed[:len(packed) // 2], "gzip"),
-            ("damaged.fits.gz", packed[:5000] + b"damage" + packed[5006:], "gzip"),
             ("no-arms.fits", content(few_hdus(self.good, 2)), "arms"),
             ("cut-arm.fits", content(few_hdus(self.good, 11)), "has no HDU R_IVAR")]
 
@@ -106,8 +95,8 @@ class HostileFiles(EndToEnd):
         text = with_card(with_card(head, "FIBERMAP", f"TFORM{wide}", f"'{n_text}A'"), "FIBERMAP",
                          "NAXIS1", str(text_row))
         for name, header, size in (
-            ("rows.fits", with_card(head, "FIBERMAP", "NAXIS2", str(n_row)), n_row * row),
-            ("text.fits", text, text_row * len(ROWS))):
+            ("sparse-rows.fits", with_card(head, "FIBERMAP", "NAXIS2", str(n_row)), n_row * row),
+            ("sparse-text.fits", text, text_row * len(ROWS))):
             path = put(name, header)
             size += len(header)
             with open(path, "r+b") as f:

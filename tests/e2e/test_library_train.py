@@ -40,12 +40,6 @@ class TrainReferenceTest(unittest.TestCase):
                 self.assertLess(np.nanmax(off), 1e-2 if "l1" in case.values() else 1e-5)
                 self.assertLess(expected[-1, 0], 0.9 * expected[0, 0])  # something was learned
 
-    def test_another_rate_is_another_curve(self):
-        """The comparison notices a rate that is 2 % higher."""
-        case, expected = self.cases[0]
-        found = self.losses({**case, "rate": 2.04e-3})
-        self.assertGreater(np.abs(found / expected - 1).max(), 1e-3)
-
     def test_random_numbers(self):
         """Random123's known answers for counter and key 0; orders hold every model once."""
         self.assertEqual([int(x) for x in train_losses.words(0, 0, "\0\0\0\0", 4)],
@@ -105,9 +99,11 @@ class Train(ProgramTest):
                                path, grid or GRID, **how)
 
     def start(self, path, *args):
-        """Start a training that writes checkpoints as often as it can."""
-        return start("library", "train", "--threads", 1, *FEW, "--checkpoint-interval", 0, *args,
-                     "--output", path, GRID)
+        """Start a training that writes checkpoints as often as it can; wait for the first one."""
+        process = start("library", "train", "--threads", 1, *FEW, "--checkpoint-interval", 0, *args,
+                        "--output", path, GRID)
+        wait_until(lambda: os.path.exists(path + ".training"), process)
+        return process
 
     def test_networks(self):
         """Networks predict unseen spectra, trained by one rank or two, in ln flux or in flux."""
@@ -137,9 +133,8 @@ class Train(ProgramTest):
     def test_killed_and_stopped(self):
         """After a crash, kill, signal or the stop file the continued run makes the same library."""
         whole = digest(self.whole)
-        path, checkpoint = tmp("killed.h5"), tmp("killed.h5.training")
+        path = tmp("killed.h5")
         process = self.start(path)
-        wait_until(lambda: os.path.exists(checkpoint), process)
         process.send_signal(signal.SIGBUS)
         said = process.communicate()[1]
         self.assertIn("the process died of signal 7; please report", said)
@@ -151,7 +146,7 @@ class Train(ProgramTest):
         longer = ("--epochs", 400)
         path, checkpoint = tmp("second.h5"), tmp("second.h5.training")
         process = self.start(path, *longer)
-        wait_until(lambda: os.path.exists(checkpoint) and attributes(checkpoint)["n_arm"] == 2, process)
+        wait_until(lambda: attributes(checkpoint)["n_arm"] == 2, process)
         self.said_by(process, -9, signal.SIGKILL)
         self.train("second.h5", *longer)
         self.assertEqual(digest(path), digest(self.train("longer.h5", *longer)[0]))
@@ -161,7 +156,6 @@ class Train(ProgramTest):
         for link in (path, checkpoint):
             os.symlink("far/" + os.path.basename(link), link)
         process = self.start(path)
-        wait_until(lambda: os.path.exists(checkpoint), process)
         self.assertIn("the same command continues", self.said_by(process, 75, signal.SIGTERM)[1])
         self.train("stopped.h5")
         self.assertEqual(digest(path), whole)
@@ -194,7 +188,6 @@ class Train(ProgramTest):
     def test_stop_file(self):
         path = tmp("file.h5")
         process = self.start(path, "--epochs", 1000000)
-        wait_until(lambda: os.path.exists(path + ".training"), process)
         open(path + ".stop", "w", encoding="utf-8").close()
         self.assertIn("the same command continues", self.said_by(process, 75)[1])
         self.train("file.h5", status=75, says=["file.h5.stop", "remove it"])
@@ -202,7 +195,6 @@ class Train(ProgramTest):
     def test_another_training(self):
         path = tmp("other.h5")
         process = self.start(path, "--epochs", 1000000)
-        wait_until(lambda: os.path.exists(path + ".training"), process)
         self.assertOneLine(self.train("other.h5", status=4)[1], "is being written by", status=4)
         self.said_by(process, -9, signal.SIGKILL)
         self.assertOneLine(self.train("other.h5", "--seed", 2, status=3)[1], "other.h5.training",

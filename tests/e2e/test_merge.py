@@ -7,6 +7,7 @@ from astropy.table import Table
 
 from base import *  # noqa: F403
 from starmill import Result
+from starmill.cli import running
 from starmill.surveys import generic
 from survey_stats import half_width
 
@@ -102,7 +103,7 @@ class Merge(ProgramTest):
 
     def test_killed_at_its_end(self):
         """The same command says that all is done, and removes the lock that a kill left."""
-        part, out = self.part("killed.h5", FILES[:1]), tmp("killed-all.h5")
+        part, out = shutil.copy(self.one, tmp("killed.h5")), tmp("killed-all.h5")
         self.merge(out, part)
         before = content(out)
         for path in (part, out):
@@ -298,18 +299,18 @@ class Merge(ProgramTest):
     def test_a_part_without_a_readable_input(self):
         """A part without rows may differ in arms, device and an automatic wave_mask.  The merged
         result takes these three from the part with rows, in either order of the parts."""
-        shipped, wave = os.path.join(SOURCE, "libraries", "fgk.h5"), np.arange(5000, 5500, 1.0)
+        wave = np.arange(5000, 5500, 1.0)
         generic.write(tmp("generic.fits"), [{
             "NAME": f"star {i}", "WAVELENGTH": wave, "FLUX": np.cos(wave / 9 + i) + 9,
             "IVAR": 0 * wave + 1, "LSF_SIGMA": 0 * wave + 1} for i in range(4)], "vacuum")
-        self.fit("void.h5", FILES[2], lib=shipped, status=3)
+        self.fit("void.h5", FILES[2], lib=LIBRARY, status=3)
         void = self.path
         self.merge("calibrated-void.h5", void, options=["--calibrate", "--primary"])
         self.assertTrue(np.isnan(attributes(tmp("calibrated-void.h5"), "fits")["CAL_FLOOR"]).all())
         with h5py.File(void, "r+") as f:
             f["provenance"].attrs.modify("DEVICE", np.bytes_("another"))
         for file in FILES[0], tmp("generic.fits"):
-            self.fit("some.h5", "--overwrite", file, lib=shipped)
+            self.fit("some.h5", "--overwrite", file, lib=LIBRARY)
             some = self.path
             for out, parts in (("before.h5", [void, some]), ("after.h5", [some, void])):
                 self.merge(out, *parts, options=["--overwrite"])
@@ -321,29 +322,33 @@ class Merge(ProgramTest):
                     self.assertEqual([int(n) for n in made["catalog/files/N_ROW"]],
                                      [0, 4] if parts[0] == void else [4, 0])
         self.fit("masked.h5", "--config", put("mask.yaml", "wave_mask: [[5000, 5010]]\n"), FILES[2],
-                 lib=shipped, status=3)
+                 lib=LIBRARY, status=3)
         self.assertRefused(some, self.path, says=["different settings", "wave_mask: [[5000, 5010]]"])
 
     def test_stopped_and_killed(self):
         """A merge of several blocks of rows: if stopped, it leaves no file; if killed, it leaves
-        files that the same command takes over.  The lock of a run that may be alive is kept."""
-        one, big = self.one, tmp("long.h5")
-        tiled(one, big, 120000)
-        out = tmp("stopped.h5")
+        files that the same command takes over."""
+        big, out = tmp("long.h5"), tmp("stopped.h5")
+        tiled(self.one, big, 30000)
         for number, status in ((signal.SIGTERM, 75), (signal.SIGKILL, -signal.SIGKILL)):
-            child = start("merge", "--output", out, big)
-            wait_until(lambda: glob.glob(out + ".tmp-*"), child)
-            self.said_by(child, status, number)
+            child = start("merge", "--output", out, big,
+                          env=faults("stop:write:stopped.h5.tmp-:9:1"))
+            wait_until(lambda: is_suspended(child.pid), child)
+            child.send_signal(number)
+            self.said_by(child, status, signal.SIGCONT)
             self.assertEqual(len(glob.glob(out + "*")), 2 * (status != 75))
         self.merge("stopped.h5", big)
         self.assertEqual(glob.glob(out + "*"), [out])
         self.assertEqual(differing(read(big), read(out)), [])
-        # a lock of a run on another host, which may be alive
+
+    def test_the_lock_of_another_host(self):
+        """Its run may be alive: the lock is kept while it is young."""
         put("held.h5.lock", "host elsewhere\npid 1\njob -\nrestart 0\nstart 1\nspace -\n")
-        self.merge("held.h5", one, status=4, says=["elsewhere", "wait for it"])
+        self.merge("held.h5", self.one, status=4, says=["elsewhere", "wait for it"])
         self.assertEqual(glob.glob(tmp("held*")), [tmp("held.h5.lock")])
         os.utime(tmp("held.h5.lock"), (0, 0))
-        self.merge("held.h5", one)
+        with unittest.mock.patch.object(running, "BEAT_S", 0.1):
+            self.merge("held.h5", self.one)
 
 
 class Calibration(ProgramTest):
@@ -481,8 +486,12 @@ class Calibration(ProgramTest):
 class Compare(ProgramTest):
     """`starmill compare` of results and tables that are damaged, or differ in their columns."""
 
+    @classmethod
+    def setUpClass(cls):
+        cls().fit("to-compare.h5", "--threads", 1, FILES[0], lib=LIBRARY)
+
     def setUp(self):
-        self.fit("compared.h5", "--threads", 1, FILES[0], "--overwrite", lib=LIBRARY)
+        self.path = shutil.copy(tmp("to-compare.h5"), tmp("compared.h5"))
         self.n = len(read(self.path)["STATUS"])
 
     def test_a_damaged_table_is_refused(self):

@@ -39,16 +39,14 @@ def write(name, rows, medium="vacuum", **factor):
 
 class Messages(ProgramTest):
     def fit(self, *args, **how):
-        return super().fit("messages.h5", "--overwrite", *args, lib=LIBRARY, **how)
-
-    def setUp(self):
-        if os.path.exists(tmp("messages.h5")):
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(tmp("messages.h5"))
+        return super().fit("messages.h5", *args, lib=LIBRARY, **how)
 
     def test_a_closed_pipe_stops_no_fit(self):
         done = ended(["bash", "-c", '"$@" 2>&1 | true; exit ${PIPESTATUS[0]}', "-", STARMILL, "fit", "--library",
-                      LIBRARY, "--output", tmp("messages.h5"), SURVEY])
-        self.assertEqual((done.returncode, set(read(tmp("messages.h5"))["STATUS"])), (0, {FITTED}))
+                      LIBRARY, "--output", tmp("pipe.h5"), SURVEY])
+        self.assertEqual((done.returncode, set(read(tmp("pipe.h5"))["STATUS"])), (0, {FITTED}))
 
     def assertStatuses(self, code):
         self.assertEqual(set(read(self.path)["STATUS"]), {code})
@@ -62,14 +60,12 @@ class Messages(ProgramTest):
             path = write("unit.fits", rows, WAVELENGTH=factor, LSF_SIGMA=factor)
             first, last = rows[0]["WAVELENGTH"][[0, -1]] * factor
             n = 3 if last < 100 else 0
-            self.setUp()
             self.fit(path, status=3, says=[path, f"its spectra, {first:.{n}f} to {last:.{n}f} A",
                                            f"are these {unit}?", LIBRARY])
             self.assertStatuses(OUTSIDE)
 
     def test_errors_far_from_the_noise(self):
         for factor, odd in ((1, 0), (0.015, 1), (100, 1)):  # 0.015: of a star whose IVAR was the variance
-            self.setUp()
             done = self.fit(write("noise.fits", stars()[:3], IVAR=factor))
             self.assertEqual("3 of 3 fitted rows have ODD_NOISE" in done.stderr, bool(odd), done.stderr)
             self.assertEqual(list(read(self.path)["FIT_INFO"] & 8192), [8192 * odd] * 3)
@@ -79,7 +75,6 @@ class Messages(ProgramTest):
             done = self.fit("--resolving-power", 3000, "--lsf", lsf, write("own.fits", stars()[:3]))
             self.assertEqual("fwhm are not used" in done.stderr, bool(says), done.stderr)
             self.assertIn(says, done.stderr)
-            self.setUp()
 
     def test_absurd_sigma(self):
         rows = stars()[:3]
@@ -88,10 +83,8 @@ class Messages(ProgramTest):
                                               "0.8 A wide", "unit"])
         self.assertIn("BAD_LSF", done.stdout)
         self.assertStatuses(BAD_LSF)
-        self.setUp()
         path = write("narrow.fits", rows, LSF_SIGMA=1e-3)
         self.fit(path, says=[path, "sigma of the line-spread function is 0.0008 A"])
-        self.setUp()
         self.assertNotIn("sigma of the line-spread", self.fit(write("good.fits", rows)).stderr)
 
     def test_templates_broader_than_the_spectra(self):
@@ -101,13 +94,11 @@ class Messages(ProgramTest):
                             if arm.attrs["name"] == b"r"}
         rows = stars()[:12]
         for n_narrow, says in ((12, True), (7, True), (6, False)):
-            self.setUp()
             sigma = [(0.7 if i < n_narrow else 1.5) * templates for i in range(12)]
             path = write("broad.fits", [{**row, "LSF_SIGMA": np.full(row["FLUX"].size, s)}
                                         for row, s in zip(rows, sigma)])
             for ranks in (0, 2) if n_narrow == 12 else (0,):
-                self.setUp()
-                done = super().fit("messages.h5", path, lib=LIBRARY, ranks=ranks)
+                done = self.fit(path, ranks=ranks)
                 self.assertEqual((read(self.path)["FIT_INFO"] & 16 != 0).sum(), n_narrow)
                 if says:
                     self.assertOneLine(done, f"{n_narrow} of 12 fitted rows have LSF_NARROW",

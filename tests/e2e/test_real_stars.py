@@ -6,10 +6,7 @@ import csv
 
 from common import *  # noqa: F403
 from scipy.interpolate import CubicSpline
-from starmill.products.models import Models
-from starmill.products.result import Result
 from starmill.surveys import generic
-from starmill.surveys.spectra import Inputs
 from survey_stats import half_width, mad
 
 C_KM_S = 299792.458
@@ -401,15 +398,14 @@ class RealStars(EndToEnd):
                 np.testing.assert_allclose(v[~late], true[:n][~late], atol=5 if n == 1 else 8)
                 np.testing.assert_array_equal(of["EPOCH_FLAG"] & ~(EXCHANGEABLE * late), MASS_RATIO * late)
                 self.assertLess(np.abs((v - true[:n]) / err)[late].max(initial=0), 5)
-            if n == len(nights):
-                with self.subTest(lib, start="given"):
-                    self.fit("two.h5", "--overwrite", "--config", tmp("two.yaml"), "--join-by-name", "--epochs",
-                             "night", "--start", tmp("start.fits"), *files,
-                             lib=os.path.join(SOURCE, "libraries", lib))
-                    other = read(self.path)
-                    print(f"{lib}: -2 ln L {row['M2LL'][0]:.2f}, from another start {other['M2LL'][0]:.2f}")
-                    self.assertLess(abs(other["M2LL"] - row["M2LL"])[0], 1)
-                    self.assertLess(abs(other["VRAD_2"] - row["VRAD_2"])[0], 0.1)
+        # of the sharper templates, whose -2 ln L depended on the start most
+        self.fit("two.h5", "--overwrite", "--config", tmp("two.yaml"), "--join-by-name", "--epochs",
+                 "night", "--start", tmp("start.fits"), *nights,
+                 lib=os.path.join(SOURCE, "libraries", lib))
+        other = read(self.path)
+        print(f"{lib}: -2 ln L {row['M2LL'][0]:.2f}, from another start {other['M2LL'][0]:.2f}")
+        self.assertLess(abs(other["M2LL"] - row["M2LL"])[0], 1)
+        self.assertLess(abs(other["VRAD_2"] - row["VRAD_2"])[0], 0.1)
 
     def shift_from_coadd(self, hdus, name):
         """Velocity of an exposure against the file's own coadd, and its error, without a template.
@@ -479,37 +475,3 @@ class RealStars(EndToEnd):
                 both = np.hypot(error, shift_error)[off]
                 self.assertTrue((np.abs(by_fit - by_shift) < 3 * both).all(),
                                 f"{by_fit} {by_shift} {both}")
-
-
-class SpectraToDraw(EndToEnd):
-    """Spectra that are drawn next to models are the files' spectra."""
-
-    def star(self, folder, name, config, out, *options):
-        path = os.path.join(DATA, "real", folder, name)
-        run("fit", "--config", os.path.join(SOURCE, "config", config), "--output", tmp(out),
-            "--models", tmp("models-" + out), "--quiet", *options, path)
-        result = Result(tmp(out))
-        return path, Inputs(result).star(0, Models(tmp("models-" + out), result).of(0))
-
-    def test_lamost(self):
-        path, (arms, _) = self.star("lamost", "3703110.fits.gz", "lamost.yaml", "drawn-lamost.h5")
-        with pyfits.open(path) as f:
-            row = f["COADD"].data[0]
-            for a in arms:
-                at = np.searchsorted(row["WAVELENGTH"], a.wave)
-                np.testing.assert_array_equal(row["WAVELENGTH"][at], a.wave)
-                np.testing.assert_array_equal(row["FLUX"][at], a.flux)
-
-    def test_the_best_of_sdss_exposures(self):
-        path, (arms, note) = self.star("sdss", "spec-3586-55181-0500.fits.gz", "sdss.yaml",
-                                       "drawn-sdss.h5", "--exposures", "joint")
-        k = int(re.fullmatch(r"exposure (\d) of 7, the best", note).group(1))
-        with pyfits.open(path) as f, h5py.File(tmp("drawn-sdss.h5")) as r:
-            exposure = f[int(r["catalog/exposures/FITS_ROW"][k - 1])].name[3:11]
-            for a in arms:
-                table = f[[h.name for h in f if h.name[3:11] == exposure
-                           and h.name[0].lower() == a.name][0]].data
-                wave = 10.0 ** table["loglam"].astype(float)
-                at = np.searchsorted(wave, a.wave * (1 - 1e-9))
-                np.testing.assert_allclose(wave[at], a.wave, rtol=1e-12)  # two libraries' powers
-                np.testing.assert_array_equal(table["flux"][at], a.flux)

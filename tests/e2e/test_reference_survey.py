@@ -19,7 +19,7 @@ def fitted(kind):
     lib = shared("nnrm-default.h5", "import", inputs=[data(f"emulator/nnrm_desi_{arm}.h5") for arm in "brz"])
     config = put(f"{kind}.yaml", f"rotation_kernel: {kind}\n")
     run("fit", "--library", lib, "--output", tmp(f"{kind}.h5"), "--config", config, "--threads", 1,
-        data("sim/coadd-dev.fits.gz"), timeout=2400)
+        unpacked("sim/coadd-dev.fits.gz"), timeout=2400)
     return tmp(f"{kind}.h5")
 
 
@@ -106,19 +106,21 @@ class ReferenceSurvey(EndToEnd):
 
         VRAD follows the shift to a tenth of its error.  -2 ln L changes, as pixels sample the
         templates coarsely and lines fall on other parts of pixels."""
-        with pyfits.open(data("sim/coadd-dev.fits.gz")) as hdus:
+        def shift(hdus):
             for arm in "BRZ":
                 wave = hdus[f"{arm}_WAVELENGTH"].data.astype(float)
-                matrix = hdus[f"{arm}_RESOLUTION"].data
+                matrix, shifted = hdus[f"{arm}_RESOLUTION"].data, {}
                 half = matrix.shape[1] // 2
                 phase = np.exp(-2j * np.pi * np.fft.fftfreq(matrix.shape[1])[:, None] *
                                0.8 / 299792.458 * wave / np.gradient(wave))
                 for one in matrix:
-                    rows = np.array([np.roll(row, k - half) for k, row in enumerate(one)])[::-1]
-                    rows = np.fft.ifft(np.fft.fft(rows, axis=0) * phase, axis=0).real[::-1]
-                    one[:] = [np.roll(row, half - k) for k, row in enumerate(rows)]
-                hdus[f"{arm}_RESOLUTION"].data = matrix
-            hdus.writeto(tmp("shifted.fits"), overwrite=True)
+                    key = one.tobytes()  # five matrices serve 200 stars
+                    if key not in shifted:
+                        rows = np.array([np.roll(row, k - half) for k, row in enumerate(one)])[::-1]
+                        rows = np.fft.ifft(np.fft.fft(rows, axis=0) * phase, axis=0).real[::-1]
+                        shifted[key] = [np.roll(row, half - k) for k, row in enumerate(rows)]
+                    one[:] = shifted[key]
+        cut("shifted.fits", range(200), shift)
         self.fit("shifted.h5", "--config", tmp("linear.yaml"), tmp("shifted.fits"), lib=tmp("nnrm-default.h5"))
         moved, usual = read(self.path), read(fitted("linear"))
         off = np.abs(moved["VRAD"] - usual["VRAD"] - 0.8) / usual["VRAD_ERR"]
@@ -132,7 +134,7 @@ class ReferenceSurvey(EndToEnd):
         miles, _ = miles_library("miles.h5", data("real/miles/miles_v9.1_packed.fits.gz"))
         put("miles.yaml", "arms: [{name: opt, min: 4500, max: 7300}]\n")
         found = []
-        for name in tmp("shifted.fits"), data("sim/coadd-dev.fits.gz"):
+        for name in tmp("shifted.fits"), unpacked("sim/coadd-dev.fits.gz"):
             self.fit("broad.h5", "--overwrite", "--config", tmp("miles.yaml"), name, lib=miles)
             found.append(read(self.path))
         self.assertTrue((found[0]["FIT_INFO"] & 16 != 0).all())
@@ -183,6 +185,7 @@ class SmoothRotation(EndToEnd):
         for name, value, good in validate_survey.criteria(self.smooth):
             with self.subTest(name):
                 self.assertTrue(good, value)
+        self.assertWhole(self.smooth.fit)
 
     def test_rotation_is_less_biased(self):
         """For v sin i above a pixel of the templates (14 to 26 km/s) the median of fitted minus
@@ -210,9 +213,6 @@ class SmoothRotation(EndToEnd):
               f"{gain.max():.2f} each")
         self.assertGreater(gain.sum(), 100)
         self.assertGreater(gain.min(), -2)
-
-    def test_rows_are_whole(self):
-        self.assertWhole(self.smooth.fit)
 
 
 REFERENCE = data("sim/reference-rm.fits")
@@ -278,20 +278,6 @@ class Reference(EndToEnd):
                 self.assertIn(column.name, found)
                 self.assertEqual(found[column.name].format, column.format, column.name)
                 self.assertEqual(found[column.name].unit, column.unit, column.name)
-
-    def test_a_real_coadd(self):
-        """81 columns of FIBERMAP, Gaia's among them, and 30 exposures of one target."""
-        name = os.path.basename(REAL)[:-3]
-        with pyfits.open(REAL) as inputs, pyfits.open(tmp("products/rvtab-" + name)) as hdus:
-            for table in ("FIBERMAP", "SCORES", "EXP_FIBERMAP"):
-                self.assertEqual(hdus[table].data.tobytes(), inputs[table].data.tobytes())
-                self.assertEqual(hdus[table].columns.names, inputs[table].columns.names)
-            self.assertEqual(hdus["FIBERMAP"].data["GAIA_PHOT_G_MEAN_MAG"],
-                             inputs["FIBERMAP"].data["GAIA_PHOT_G_MEAN_MAG"])
-            for column in ("REF_ID", "TARGET_RA", "TARGET_DEC", "FIBER"):
-                self.assertEqual(hdus["RVTAB"].data[column], inputs["FIBERMAP"].data[column])
-            for key in ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT"):
-                self.assertEqual(hdus[0].header[key], inputs[0].header[key])
 
     def test_files_end_where_fits_says(self):
         """No export has bytes after its last HDU, even if a header ends exactly with a block, as the

@@ -7,7 +7,8 @@ from base import *  # noqa: F403
 
 N_STAR, FAILED = 3, 2
 TWO_MINIMA, SECOND_START, EPOCHS, PAIR, ONE_STAR = 128, 2, 2048, 4096, 512
-QUICK = ("--ess", 100, "--max-evaluations", 2000, "--draws", 7, "--backend", "cpu", "--threads", 1)
+QUICK = ("--ess", 100, "--max-evaluations", 2000, "--draws", 7, "--backend", "cpu", "--threads", 1,
+         "--quiet")
 ORDER = ["VRAD", "VSINI", "TEFF", "LOGG", "FEH", "ALPHAFE"]
 
 
@@ -51,7 +52,7 @@ class Sample(ProgramTest):
         cls.ids = read(cls.fitted)["TARGETID"]
         cls.first = tmp("first.h5")
         run("sample", "--fit", cls.fitted, "--library", cls.library, "--output", cls.first,
-            "--quiet", *QUICK, cls.input)
+            *QUICK, cls.input)
 
     def test_corner(self):
         run("plot", self.first, str(self.ids[0]), "--corner", "--output", tmp("corner.png"))
@@ -62,9 +63,15 @@ class Sample(ProgramTest):
             self.assertOneLine(starmill("plot", path, self.ids[row], "--corner", "--output",
                                         tmp("no.png")), path, says, status=2)
 
-    def sample(self, out, *args, fit=None, status=0, **how):
+    def sample(self, out, *args, fit=None, inputs=None, status=0, **how):
+        inputs = [self.input] if inputs is None else inputs
         return self.ends(status, "sample", "--fit", fit or self.fitted, "--library", self.library,
-                         "--output", tmp(out), *QUICK, *args, self.input, **how)
+                         "--output", tmp(out), *QUICK, *args, *inputs, **how)
+
+    def refit(self, out, *args):
+        """Path of a fit of other inputs."""
+        run("fit", "--library", self.library, "--output", tmp(out), "--quiet", *args)
+        return tmp(out)
 
     def test_rows_have_a_posterior_beside_the_fit(self):
         table, fit = read(self.first), read(self.fitted)
@@ -108,17 +115,17 @@ class Sample(ProgramTest):
 
     def start(self, out, *args):
         return start("sample", "--fit", self.fitted, "--library", self.library, "--output", tmp(out),
-                     *QUICK, "--slots", 1, "--quiet", *args, self.input)
+                     *QUICK, "--slots", 1, *args, self.input)
 
     def test_ranks_slots_and_kills_change_no_bit(self):
-        self.sample("ranks.h5", "--slots", 2, "--quiet", ranks=2)
+        self.sample("ranks.h5", "--slots", 2, ranks=2)
         self.assertEqual(differing(read(tmp("ranks.h5")), read(self.first)), [])
         # one star at a time, killed once the file has a row
         process = self.start("killed.h5")
         wait_until(lambda: os.path.exists(tmp("killed.h5.status.json")), process)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        self.sample("killed.h5", "--quiet")
+        self.sample("killed.h5")
         self.assertEqual(differing(read(tmp("killed.h5")), read(self.first)), [])
         # another seed does not continue it
         self.sample("killed.h5", "--seed", 2, status=4, says=["killed.h5"])
@@ -135,7 +142,7 @@ class Sample(ProgramTest):
         done = part["STATUS"] == FITTED
         self.assertEqual(done.sum(), 1)
         # test_ranks_slots_and_kills_... compares the bits of a continued run
-        self.sample("stopped.h5", "--quiet", *slow)
+        self.sample("stopped.h5", *slow)
         for name, values in read(tmp("stopped.h5")).items():
             self.assertEqual(part[name][done].tobytes(), values[done].tobytes(), name)
 
@@ -144,7 +151,7 @@ class Sample(ProgramTest):
         sn = np.max([fit[f"SN_{arm}"] for arm in "BRZ"], axis=0)
         best = int(np.argmax(sn[:FAILED]))
         self.sample("sn.h5", "--sn-range", f"{sn[best]},1e6", "--object-file",
-                    self.list_of_targets(), "--quiet")
+                    put("ids.txt", "\n".join(str(i) for i in self.ids)))
         one = read(tmp("sn.h5"))
         np.testing.assert_array_equal(one["TARGETID"], self.ids[best:best + 1])
         for name in ("POST_MEAN", "POST_DRAWS", "POST_NEVAL"):
@@ -159,7 +166,7 @@ class Sample(ProgramTest):
                 seal(f, 0)
                 seal(f, 1)
             # stars with two minima are also fitted from the guesses
-            self.sample(f"flag-{several}.h5", "--flag", "TWO_MINIMA,STIFF_CONTINUUM", "--quiet",
+            self.sample(f"flag-{several}.h5", "--flag", "TWO_MINIMA,STIFF_CONTINUUM",
                         fit=tmp("two.h5"))
             flagged = read(tmp(f"flag-{several}.h5"))
             self.assertIn(self.ids[1], flagged["TARGETID"])
@@ -170,25 +177,24 @@ class Sample(ProgramTest):
         # the star whose number is the lower one, alone
         places = [place(int(i)) for i in self.ids[:2]]
         low = int(np.argmin(places))
-        run("sample", "--fit", self.fitted, "--library", self.library, "--output", tmp("low.h5"), *QUICK,
-            "--fraction", sum(places) / 2, "--quiet", "--pattern", tmp("star?.fits"))
+        self.sample("low.h5", "--fraction", sum(places) / 2, "--pattern", tmp("star?.fits"),
+                    inputs=[])
         np.testing.assert_array_equal(read(tmp("low.h5"))["TARGETID"], self.ids[low:low + 1])
 
     def test_stars_without_number_and_name_draw_by_identifier(self):
-        alike, fit = tmp("alike.fits"), tmp("alike.h5")
+        alike = tmp("alike.fits")
         with pyfits.open(self.input) as hdus:
             hdus["FIBERMAP"].data["TARGETID"] = -1
             for hdu in ("B_FLUX", "B_IVAR", "R_FLUX", "R_IVAR", "Z_FLUX", "Z_IVAR"):  # the same twice
                 hdus[hdu].data[1] = hdus[hdu].data[0]
             hdus.writeto(alike)
-        run("fit", "--library", self.library, "--output", fit, "--backend", "cpu", "--quiet", alike)
+        fit = self.refit("alike.h5", "--backend", "cpu", alike)
         names = list(read(fit, "catalog")["IDENTIFIER"][:2])
         places = [place(named(i)) for i in names]
         for part, want in ((1, names), (sum(places) / 2, [names[int(np.argmin(places))]])):
-            out = tmp(f"alike-{len(want)}.h5")
-            run("sample", "--fit", fit, "--library", self.library, "--output", out, *QUICK,
-                "--fraction", part, "--quiet", alike)
-            self.assertEqual(list(read(out, "catalog")["IDENTIFIER"][:2]), want)
+            out = f"alike-{len(want)}.h5"
+            self.sample(out, "--fraction", part, fit=fit, inputs=[alike])
+            self.assertEqual(list(read(tmp(out), "catalog")["IDENTIFIER"][:2]), want)
         self.assertFalse(np.equal(*read(tmp("alike-2.h5"))["POST_DRAWS"][:2]).any())
 
     def test_each_row_of_a_star_has_its_own_fit(self):
@@ -199,14 +205,13 @@ class Sample(ProgramTest):
                 hdus[f"{arm}_FLUX"].data += np.random.default_rng(2).normal(size=ivar.shape) * np.where(
                     ivar > 0, ivar, np.inf) ** -0.5
             hdus.writeto(other)
-        both = tmp("both-rows.h5")
-        run("fit", "--library", self.library, "--output", both, "--quiet", self.input, other)
-        done = self.sample("rows.h5", other, "--quiet", fit=both)
+        both = self.refit("both-rows.h5", self.input, other)
+        done = self.sample("rows.h5", other, fit=both)
         self.assertNotIn("repeat a star", done.stderr)
         rows = read(tmp("rows.h5"))
         self.assertEqual([list(rows["STATUS"]).count(s) for s in (FITTED, NO_FIT)], [4, 2])
         name = read(both, "catalog")["IDENTIFIER"][N_STAR]  # of one of the star's two rows
-        self.sample("row.h5", other, "--object", name.decode(), "--quiet", fit=both)
+        self.sample("row.h5", other, "--object", name.decode(), fit=both)
         self.assertEqual(list(read(tmp("row.h5"), "catalog")["IDENTIFIER"]), [name])
         # files of one name: stars are told by TARGETID
         os.makedirs(tmp("night"))
@@ -214,68 +219,63 @@ class Sample(ProgramTest):
         with pyfits.open(other) as hdus:
             hdus["FIBERMAP"].data["TARGETID"] += 1000
             hdus.writeto(same)
-        run("fit", "--library", self.library, "--output", tmp("same.h5"), "--quiet", self.input, same)
-        self.sample("named.h5", same, "--quiet", fit=tmp("same.h5"))
+        self.sample("named.h5", same, fit=self.refit("same.h5", self.input, same))
         # two files share name and TARGETIDs: their paths tell the rows apart
         shutil.copy(other, same)
-        run("fit", "--library", self.library, "--output", tmp("twins.h5"), "--quiet", self.input, same)
-        np.testing.assert_array_equal(*read(tmp("twins.h5"), "catalog")["IDENTIFIER"].reshape(2, N_STAR))
+        twins = self.refit("twins.h5", self.input, same)
+        np.testing.assert_array_equal(*read(twins, "catalog")["IDENTIFIER"].reshape(2, N_STAR))
         # with the other file's rows sample would end with status 3
-        self.sample("twin.h5", os.path.relpath(same), "--quiet", fit=tmp("twins.h5"))
+        self.sample("twin.h5", os.path.relpath(same), fit=twins)
         np.testing.assert_array_equal(read(tmp("twin.h5"))["STATUS"], read(tmp("rows.h5"))["STATUS"])
 
     def test_a_share_of_joined_stars_keeps_all_their_rows(self):
-        joined, second = tmp("joined.h5"), tmp("second.fits")
+        second = tmp("second.fits")
         with pyfits.open(self.input) as hdus:
             hdus["FIBERMAP"].data["TARGETID"] += 1000
             hdus.writeto(second)
-        run("fit", "--library", self.library, "--output", joined, "--quiet", "--join-by-name", "--join-radius", 1,
-            self.input, second)
-        run("sample", "--fit", joined, "--library", self.library, "--output", tmp("share.h5"), *QUICK,
-            "--fraction", max(place(int(i)) for i in self.ids) + 1e-9, "--quiet", self.input, second)
+        joined = self.refit("joined.h5", "--join-by-name", "--join-radius", 1, self.input, second)
+        self.sample("share.h5", "--fraction", max(place(int(i)) for i in self.ids) + 1e-9, second,
+                    fit=joined)
         self.assertEqual(list(read(tmp("share.h5"))["STATUS"]), [FITTED] * 2)
         self.assertEqual(list(read(tmp("share.h5"), "catalog")["N_EXPOSURE"]), [2, 2])
 
     def test_parts_merge(self):
         parts = []
         for rows in ([0, FAILED], [1]):
-            parts.append(tmp(f"part{rows[0]}.h5"))
             with pyfits.open(self.input) as hdus:
                 for hdu in hdus[1:]:
                     if not hdu.name.endswith("WAVELENGTH"):
                         hdu.data = hdu.data[rows]
                 hdus.writeto(tmp(f"part{rows[0]}.fits"))
-            run("sample", "--fit", self.fitted, "--library", self.library, "--output", parts[-1],
-                "--quiet", *QUICK, tmp(f"part{rows[0]}.fits"))
+            self.sample(f"part{rows[0]}.h5", inputs=[tmp(f"part{rows[0]}.fits")])
+            parts.append(tmp(f"part{rows[0]}.h5"))
         run("merge", "--output", tmp("both.h5"), *parts)
         both, all_of = read(tmp("both.h5")), read(self.first)
         order = [list(both["TARGETID"]).index(i) for i in self.ids]
         self.assertEqual(differing({k: v[order] for k, v in both.items()}, all_of), [])
         # samples of different fits do not merge
-        own, args = tmp("own.h5"), ("--library", self.library, "--quiet", tmp("part1.fits"))
-        run("fit", "--output", own, *args)
-        run("sample", "--fit", own, "--output", tmp("own_sample.h5"), *QUICK, *args)
+        own = tmp("part1.fits")
+        self.sample("own_sample.h5", fit=self.refit("own.h5", own), inputs=[own])
         done = starmill("merge", "--output", tmp("none.h5"), parts[0], tmp("own_sample.h5"))
         self.assertOneLine(done, "start: ", "merge the fits, then sample the result", status=2)
 
     def test_failed_rows_are_tried_again(self):
         with h5py.File(shutil.copy(self.first, tmp("again.h5")), "r+") as f:
             f["fits/STATUS"][0] = 7  # the CRC leaves STATUS out, so the row is whole but failed
-        self.sample("again.h5", "--quiet")
+        self.sample("again.h5")
         self.assertEqual(read(tmp("again.h5"))["STATUS"][0], 7)
-        self.sample("again.h5", "--retry-failed", "--quiet")
+        self.sample("again.h5", "--retry-failed")
         self.assertEqual(differing(read(tmp("again.h5")), read(self.first)), [])
 
     def test_spectra_that_have_changed_are_refused(self):
         stars = shutil.copy(self.input, tmp("changing.fits"))
-        run("fit", "--library", self.library, "--output", tmp("changing.h5"), "--quiet", stars)
+        fit = self.refit("changing.h5", stars)
         with pyfits.open(stars, "update") as hdus:  # of the same size and targets
             hdus["R_FLUX"].data *= 2
         os.link(stars, tmp("hard.fits"))
         for name in (stars, os.path.relpath(stars), tmp("hard.fits")):
-            done = starmill("sample", "--fit", tmp("changing.h5"), "--library", self.library,
-                            "--output", tmp("no-sample.h5"), *QUICK, name)
-            self.assertOneLine(done, os.path.basename(name), "has changed since", status=4)
+            self.sample("no-sample.h5", fit=fit, inputs=[name], status=4,
+                        says=[os.path.basename(name), "has changed since"])
         self.assertFalse(os.path.exists(tmp("no-sample.h5")))
 
     def test_spectra_that_changed_elsewhere_are_told_by_their_pixels(self):
@@ -283,16 +283,12 @@ class Sample(ProgramTest):
             with pyfits.open(self.input) as hdus:
                 hdus[hdu].data[at] *= by
                 hdus.writeto(tmp("moved.fits"), overwrite=True)
-            done = self.ends(3, "sample", "--fit", shutil.copy(self.fitted, tmp("moved.h5")),
-                             "--library", self.library, "--output", tmp(f"moved-{hdu}.h5"), *QUICK,
-                             tmp("moved.fits"))
+            done = self.sample(f"moved-{hdu}.h5", fit=shutil.copy(self.fitted, tmp("moved.h5")),
+                               inputs=[tmp("moved.fits")], status=3)
             self.assertIn(f"row 0 (counted from 0): its spectrum is not the one fitted in {tmp('moved.h5')}", done.stderr)
             table, one_changes = read(tmp(f"moved-{hdu}.h5")), hdu == "R_FLUX"
             self.assertEqual(list(table["STATUS"]), [OTHER_SPECTRUM, FITTED if one_changes else OTHER_SPECTRUM, NO_FIT])
             self.assertTrue(np.isnan(table["VRAD"][0]) and np.isnan(table["POST_MEAN"][0]).all())
-
-    def list_of_targets(self):
-        return put("ids.txt", "\n".join(str(i) for i in self.ids))
 
     def test_what_cannot_be_sampled_is_refused(self):
         fails = functools.partial(self.sample, "no.h5", status=2)

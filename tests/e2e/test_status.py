@@ -6,9 +6,9 @@ import socket
 from common import *  # noqa: F403
 
 FINISHED, RUNNING, NONE, FAILED, INCOMPLETE = 0, 10, 11, 12, 75
-N_STAR = 42
+N_STAR = 32
 SLOW = ("--optimizer", "nelder-mead", "--threads", 1, "--slots", 1)
-STARS = cut("stars.fits", range(N_STAR))  # two seconds of fitting
+STARS = cut("stars.fits", range(N_STAR))  # over a second of fitting
 OFTEN = put("often.yaml", "write_interval: 0.1\n")  # the status is written ten times a second
 
 
@@ -40,11 +40,9 @@ class Status(EndToEnd):
         wait_until(lambda: status_of(self.path) is not None, process)
         return process
 
-    def test_nothing_there(self):
+    def test_nothing_there_wrong_use_and_foreign_files(self):
         self.assertIn("neither result nor status", self.ask(tmp("absent.h5"), status=NONE))
         self.assertEqual(self.ask_json(tmp("absent.h5"), status=NONE)["state"], "none")
-
-    def test_wrong_use_and_foreign_files(self):
         self.assertOneLine(starmill("status"), "one result", status=2)
         self.assertOneLine(starmill("status", "a.h5", "b.h5"), "not 2", status=2)
         self.assertOneLine(starmill("status", "--jsno", "a.h5"), "--jsno", status=2)

@@ -140,14 +140,16 @@ class Selection(ProgramTest):
                 np.testing.assert_array_equal(catalog[name], hdus["FIBERMAP"].data[name])
                 self.assertEqual(out["catalog"][name].attrs["unit"].decode(), unit)
         # HEALPIX is the pixel of nside 64 around a smaller pixel, and -1 for a larger pixel
+        paths, expected = [], []
         for nside, pixel, wanted in ((256, 435897, 27243), (16, 1702, -1), (64, 27247, 27247), (96, 5, -1)):
             unique = pixel + 4 * nside**2
             for header in ([("HPXPIXEL", pixel), ("HPXNSIDE", nside)], [("SPGRP", "uniqpix"), ("SPGRPVAL", unique)],
                            [("UNIQPIX", unique)])[:1 if nside == 96 else 3]:
-                self.kept(path=self.write("coadd-uniqpix.fits", header=header))
-                catalog = read(self.path, "catalog")
-                self.assertEqual(set(catalog["HEALPIX"]), {wanted}, header)
-                self.assertEqual(set(catalog["UNIQPIX"]), {-1 if nside == 96 else unique}, header)
+                paths.append(self.write(f"coadd-uniqpix-{len(paths)}.fits", header=header))
+                expected += [(wanted, -1 if nside == 96 else unique)] * N_STAR
+        self.fit("pixels.h5", "--minsn", 1e6, *paths, lib=self.lib, status=3)  # fits no star
+        catalog = read(self.path, "catalog")
+        self.assertEqual(list(zip(catalog["HEALPIX"], catalog["UNIQPIX"])), expected)
         # columns of FIBERMAP go before the header; a tile's file has neither
         path = self.write("coadd-columns.fits", header=[("HPXPIXEL", 5), ("SURVEY", "main")],
                           HEALPIX=("J", [1, 2, -1, 4, 5, 6]), PROGRAM=("6A", ["bright"] * N_STAR))
