@@ -67,7 +67,18 @@ MILL_HD_CALLED static inline int mill_sample_origins(const mill_model *m, mill_s
   return 1;
 }
 
-/** Is slot->theta within the limits, and u (uniform, random) < exp(-hull penalty / 2)? */
+/** Return R at slot->theta: draws are refused with probability 1 - exp(-R / 2), and weights omit R.
+ *  R is the hull penalty, counted from the solution's distance outside the hulls.  Near a solution
+ *  outside, F falls as the rest of the penalty rises: if draws were refused by all of it, the few
+ *  accepted far outside would have nearly all weight. */
+MILL_HD static inline double mill_sample_refusal(const mill_model *m, const mill_slot *slot)
+{
+  const double here = sqrt(mill_hull_penalty(m, slot, slot->theta));
+  const double d = here - sqrt(mill_hull_penalty(m, slot, slot->best.end));
+  return d > 0.0 ? d * d : 0.0;
+}
+
+/** Is slot->theta within the limits, and u (uniform, random) < exp(-mill_sample_refusal / 2)? */
 MILL_HD static inline int mill_sample_allowed(const mill_model *m, const mill_slot *slot, double u)
 {
   for (int k = 0; k < slot->n_free; k++) {
@@ -75,7 +86,7 @@ MILL_HD static inline int mill_sample_allowed(const mill_model *m, const mill_sl
     if (!(slot->theta[j] >= mill_par_min(m, j) && slot->theta[j] <= mill_par_max(m, j)))
       return 0;
   }
-  return u < exp(-0.5 * mill_hull_penalty(m, slot, slot->theta));
+  return u < exp(-0.5 * mill_sample_refusal(m, slot));
 }
 
 /** Draw points into slot->theta until mill_sample_allowed takes one; beyond a hull chance decides.
@@ -149,14 +160,15 @@ MILL_HD static inline int mill_sample_ahead(const mill_model *m, mill_slot *copy
   return 1;
 }
 
-/** Store the point's ln(density) without hull penalty, which mill_sample_allowed has applied. */
+/** Store the point's ln(density) without the part that mill_sample_allowed has applied. */
 MILL_HD_CALLED static inline void mill_sample_keep(const mill_model *m, mill_slot *slot)
 {
   mill_sample *s = &slot->sample;
-  const double hull = mill_hull_penalty(m, slot, slot->theta);
+  const double refusal = mill_sample_refusal(m, slot);
   const double f = slot->eval.f + mill_penalty(m, slot, slot->theta);
   s->least = f < s->least ? f : s->least;
-  s->ln_p[s->n_point++] = isfinite(f) ? (float)(-0.5 * (f - hull - slot->result.m2ll)) : -INFINITY;
+  s->ln_p[s->n_point++] =
+      isfinite(f) ? (float)(-0.5 * (f - refusal - slot->result.m2ll)) : -INFINITY;
 }
 
 /** Sample the posterior of a fitted star until the effective sample size suffices. */
