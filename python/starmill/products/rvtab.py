@@ -201,10 +201,10 @@ def image(product, name, dataset, kind, rows, **cards):
 
 def write_models(product, models, file, spectra):
     """Write an input's models and FIBERMAP, else EXPOSURES.  spectra: one entry per exposure."""
-    rows = spectra.exposure
+    rows, n = spectra.exposure, len(spectra.exposure)
     for name, (wave, flux) in models.arms.items():
         # a single row gets one-dimensional wavelengths, as in rvspecfit
-        own = wave.ndim == 2 and len(rows) != 1
+        own = wave.ndim == 2 and n != 1
         image(product, f"{name}_WAVELENGTH", wave if own or wave.ndim == 1 else wave[rows[0]],
               ">f8", rows if own else None, BUNIT=("Angstrom", "in vacuum"))
         image(product, f"{name}_MODEL", flux, ">f4", rows)
@@ -216,5 +216,5 @@ def write_models(product, models, file, spectra):
     found = [table.column(name, others[name]) for name in ("FILE", "FITS_ROW", "EXPID", "MJD")]
     found[0] = found[0]._replace(form="A", n=paths.itemsize, words="path", text=paths)
     found += [table.column(name, result.column(name)) for name in table.FIRST[:3]]
-    product.append(table.header(found, "EXPOSURES", len(rows)), [table.packed(found, lambda of: taken(
-        of, rows if of.parent == others else spectra.row), len(rows)).tobytes()])
+    product.append(table.header(found, "EXPOSURES", n), [table.packed(
+        found, lambda of: taken(of, rows if of.parent == others else spectra.row), n).tobytes()])
