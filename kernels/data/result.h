@@ -14,7 +14,7 @@ MILL_EXTERN_C_BEGIN
   X(MILL_STATUS_FITTED, 1, "FITTED", "fitted")                                                     \
   X(MILL_STATUS_LOW_SN, 2, "LOW_SN", "signal-to-noise below minsn")                                \
   X(MILL_STATUS_NO_ARM, 3, "NO_USABLE_ARM",                                                        \
-    "no arm has a usable pixel; all are masked, zero or not finite")                               \
+    "no arm has a usable pixel; all are masked, zero, not finite or of unknown line width")        \
   X(MILL_STATUS_UNREADABLE, 4, "UNREADABLE", "pixels could not be read from the file")             \
   X(MILL_STATUS_NO_RESOLUTION, 5, "NO_RESOLUTION",                                                 \
     "the library needs a line-spread function, and none is known")                                 \

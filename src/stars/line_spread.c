@@ -19,6 +19,8 @@ static const double EVEN_PIXELS = 2e-3, SOLVER_STEP = 0.005, MOST_SOLVERS = 256;
 enum { N_LOOK = 20, I_TENTH = 2 };
 /** A sigma below this fraction of the tenth percentile is an outlier: no blur is fitted to it. */
 static const double ODD_SIGMA = 0.9;
+/** Smallest blur, in grid steps: samples of a narrower Gaussian are too coarse. */
+static const double LEAST_BLUR = 0.7;
 /** In pixels: least plausible sigma of a line-spread function; largest plausible shift of light by
  *  a resolution matrix (DESI's matrices shift light by less than 0.1). */
 static const double LEAST_SIGMA = 0.1, MOST_SHIFT = 0.5;
@@ -135,15 +137,17 @@ double mill_lsf_width(const mill_fit_settings *set, const mill_raw_segment *s)
   double width[N_LOOK];
   int n = 0;
   for (int k = 0; k < N_LOOK && n_whole > 1 && (is_matrix || s->sigma_aa); k++) {
-    const int i = edge + (int)((int64_t)(n_whole - 1) * k / (N_LOOK - 1));
-    const double sigma = sigma_at(s, is_matrix, i);
-    if (isfinite(sigma) && sigma > 0.0 && is_fitted(set, s, i))
-      width[n++] = sigma;
+    const int end = edge + (int)((int64_t)n_whole * (k + 1) / N_LOOK), n_before = n;
+    for (int i = edge + (int)((int64_t)n_whole * k / N_LOOK); i < end && n == n_before; i++) {
+      const double sigma = sigma_at(s, is_matrix, i);
+      if (isfinite(sigma) && sigma > 0.0 && is_fitted(set, s, i))
+        width[n++] = sigma; /* the first usable pixel of each twentieth */
+    }
   }
   if (n <= I_TENTH)
     return (double)NAN;
   qsort(width, (size_t)n, sizeof *width, mill_by_double);
-  return width[n * I_TENTH / N_LOOK]; /* the tenth percentile */
+  return width[((n - 1) * I_TENTH + N_LOOK / 2) / (N_LOOK - 1)]; /* the tenth percentile */
 }
 
 /** Update an arm's blur_range by the sigmas of a segment, or by N_LOOK rows of its matrix.  templ:
@@ -207,7 +211,7 @@ double mill_lsf_plan_blur(const mill_library *lib, const mill_fit_settings *set,
   if (has_matrix && unit > 0.0)
     square = unit * floor(square / unit);
   const double blur = sqrt(fmax(needed, square));
-  return isfinite(blur) && blur > lib_arm->ln_step ? blur : 0.0;
+  return isfinite(blur) && blur > LEAST_BLUR * lib_arm->ln_step ? blur : 0.0;
 }
 
 int mill_lsf_is_odd(const mill_raw_segment *s, double *sigma_aa, double *wave_aa, double *pixel_aa)
@@ -282,7 +286,7 @@ static int make_solver(int n_diag, double sigma_pix, double *g, double *inverse)
   for (int i = 0; i < n_diag; i++)
     for (int j = 0; j < n_diag; j++) {
       const double u = (double)(i - j) / sigma_pix;
-      g[i * n_diag + j] = exp(-0.5 * u * u) / (sigma_pix * sqrt(2.0 * 3.14159265358979323846));
+      g[i * n_diag + j] = exp(-0.5 * u * u) / (sigma_pix * sqrt(2.0 * M_PI));
     }
   if (!invert(n_diag, g, inverse))
     return MILL_ERROR(MILL_ERR_RANGE,

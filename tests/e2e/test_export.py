@@ -185,6 +185,20 @@ class Export(ProgramTest):
                     self.assertEqual(hdus["FIBERMAP"].data.tobytes(),
                                      pyfits.getdata(path, "FIBERMAP").tobytes())
 
+    def test_rvmod_without_fibermap_names_the_spectra(self):
+        part = shutil.copy(OUT, tmp("nameless.h5"))
+        with h5py.File(part, "r+") as f:
+            f["catalog/files/N_ROW"][2] = 0  # as of a file whose exposures joined rows of others
+        done = self.export("--to", "rvmod", "--models", MODELS, "--no-fibermap", "--output",
+                           tmp("nameless"), part)
+        self.assertIn("written      2\nempty        1 inputs", done.stdout)
+        self.assertEqual(len(os.listdir(tmp("nameless"))), 2)
+        with pyfits.open(tmp("nameless/rvmod-coadd-mock-00001.fits")) as hdus, h5py.File(OUT) as f:
+            table = hdus["EXPOSURES"].data
+            self.assertEqual(texts(table["FILE"]), FILES[1:2] * 3)
+            self.assertEqual(table["FITS_ROW"].tolist(), [0, 1, 2])
+            self.assertEqual(list(table["IDENTIFIER"]), list(f["catalog/IDENTIFIER"][3:6].astype(str)))
+
     def test_rvmod_of_a_fit_continued_without_models(self):
         fit, models = shutil.copy(OUT, tmp("half.h5")), shutil.copy(MODELS, tmp("half-models.h5"))
         with h5py.File(fit, "r+") as f, h5py.File(models, "r+") as m:
@@ -445,12 +459,12 @@ class Export(ProgramTest):
                 (["1/x.fits", "/d/2/x.fits", "x..y/x.fits"], True, None),
                 (["../x.fits"], False, None), (["../x.fits"], True, "../x.fits"),
                 (["/d/../a/x.fits"], True, "outside")):
-            result = types.SimpleNamespace(files=paths, catalog={"files/ERROR": np.zeros(len(paths), "S")})
+            result = types.SimpleNamespace(files=paths, catalog={"files/N_ROW": np.ones(len(paths))})
             if says:
                 self.assertRaisesRegex(Failure, says, names_of, result, subdirs, "")
             else:
                 self.assertEqual(len(set(names_of(result, subdirs, "rvtab-"))), len(paths))
-        result.files, result.catalog = ["a/x.fits", "b/x.fits"], {"files/ERROR": np.array([b"cut", b""])}
+        result.files, result.catalog = ["a/x.fits", "b/x.fits"], {"files/N_ROW": np.arange(2)}
         self.assertEqual(names_of(result, False, ""), [None, "x.fits"])  # one has no product
 
     def moved(self, name):

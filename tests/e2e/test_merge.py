@@ -525,6 +525,10 @@ class Compare(ProgramTest):
         self.assertIn(f"{self.n - 2} stars; rows {self.n} and {self.n}, of them without TARGETID "
                       "1 and 1, not unique 0 and 0, in one file only 1 and 1\n",
                       run("compare", a, b).stdout)
+        for path in a, b:  # now they have a name, which has one TARGETID in the other file
+            edited(path, lambda _, catalog: catalog["OBJECT"].put([1, 3], [b"one", b"three"]))
+        self.assertIn(f"{self.n} stars; rows {self.n} and {self.n}, of them without TARGETID 0 and 0",
+                      run("compare", a, b).stdout)
 
     def test_differences_are_b_less_a(self):
         """B has other chi-squares, in some rows from more pixels.  Its Teff is 0.4 errors higher,

@@ -188,6 +188,8 @@ class Status(EndToEnd):
             for said in done.stdout, run("status", self.path).stdout:
                 self.assertIn("unreadable   250 of 251 files", said)
             self.assertEqual(status_of(self.path)["files_unreadable"], n)
+        os.unlink(self.path + ".status.json")  # the result alone says the same
+        self.assertIn("unreadable   250 of 251 files", run("status", self.path).stdout)
 
     def test_names_of_any_bytes(self):
         folder = os.fsencode(tmp("any"))

@@ -41,6 +41,12 @@ static double through_the_change(double x)
   return 0.05 + 1.6 * x;
 }
 
+/** With pixels of 1.2 A in the test library's arm b: a blur of 0.8 grid steps. */
+static double narrow(double x)
+{
+  return 0.22 + 0.01 * x;
+}
+
 static void evaluate(made_star *s, const double *theta, int request, mill_evaluation *eval,
                      mill_fit_result *prepared)
 {
@@ -177,6 +183,7 @@ MILL_TEST(templates_become_what_a_dense_convolution_makes)
   check_noise_free(0.8, through_the_change, 0, 1e-6);
   check_noise_free(1.2, about_one, 0, 1e-7);
   check_noise_free(1.2, through_the_change, 0, 5e-6);
+  check_noise_free(1.2, narrow, 0, 1e-7);
   /* If the wavelengths skip pixels, no line-spread function crosses the gap, and the pixels next
    * to it keep their width.  The limits are the same as without gaps. */
   check_noise_free(0.8, about_one, 1, 1e-8);

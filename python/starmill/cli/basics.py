@@ -41,12 +41,12 @@ def need(good, kind, message):
 
 @contextlib.contextmanager
 def as_failure(status, what, *errors, advice=""):
-    """Turn an error of these types into a Failure whose message is `what: reason` and advice."""
+    """Turn an error of these types into a Failure with the message `what: `, reason and advice."""
     try:
         yield
     except errors as error:
         reason = getattr(error, "strerror", None) or error  # HDF5's own errors have no strerror
-        raise Failure(status, f"{what}: {reason}{advice}" if what else str(reason)) from error
+        raise Failure(status, (what and f"{what}: ") + f"{reason}{advice}") from error
 
 
 def check_packages(*modules):

@@ -9,12 +9,12 @@ from astropy.table import Table, join, unique, vstack
 
 from starmill.cli.basics import (OUTPUT, USAGE, Failure, as_failure, beginning, check_packages,
                                  check_text, need, picture_kind, warn, write_whole)
-from starmill.products.result import NO_SN, NOT_DONE, Result, text
+from starmill.products.result import NO_SN, NOT_DONE, Result, text, with_targets
 from starmill.products.survey import half_width
 from starmill.templates.spectra_fits import check_whole, opened
 
 FIRST = "VRAD TEFF LOGG FEH ALPHAFE VSINI".split()  # then other labels, such as elements
-UNITS = {"VRAD": ("km/s", 3), "TEFF": ("K", 1), "VSINI": ("km/s", 1), "CHISQ": ("", 2),
+UNITS = {"VRAD": (" [km/s]", 3), "TEFF": (" [K]", 1), "VSINI": (" [km/s]", 1), "CHISQ": ("", 2),
          "SN": ("", 2)}  # column: unit, digits
 # bits of RVS_WARN in rvspecfit's files; starmill's files name their bits themselves
 WARNINGS = {1: "CHISQ", 2: "VEL_LIMIT", 4: "VEL_ERR", 8: "LABEL_EDGE", 16: "VSINI",
@@ -91,6 +91,9 @@ def match(a, b):
     need(known[:1] not in ([], ["EXPID"]), USAGE,
          "no star can be matched: no TARGETID, OBJECT or IDENTIFIER in both files")
     by = known[:1] + ["EXPID"] * (known[0] == "TARGETID" and known[-1] == "EXPID")
+    if known[:2] == ["TARGETID", "OBJECT"]:
+        targets = with_targets(*(np.concatenate([a[n].data, b[n].data]) for n in known[:2]))
+        a["TARGETID"], b["TARGETID"] = np.split(targets, [len(a)])
     named = [t[t[by[0]] != IDS[by[0]]] for t in (a, b)]
     once = [unique(t, by, keep="none") for t in named]
     both = all(map(len, once)) and join(
@@ -128,7 +131,7 @@ def print_quantities(a, b):
         unit, digits = UNITS.get(name.removesuffix("_ERR"), ("", 3))
         d, pull = (values[np.isfinite(values)] for values in differences(a, b, name))
         if len(d):
-            print(f"| {name}{f' [{unit}]' if unit else ''} | {len(d)} | "
+            print(f"| {name}{unit} | {len(d)} | "
                   f"{np.median(d):.{digits}f} | {half_width(d, 1):.{digits}f} | " + (
                       f"{np.median(pull):.3f} | {half_width(pull, 1):.3f} | "
                       f"{(np.abs(pull) > FAR).sum()} |" if len(pull) else "| | |"))
@@ -176,7 +179,6 @@ def picture(a, b, names, kind):
                                 width_ratios=(3, 1), constrained_layout=True)
     for name, (left, right) in zip(panels, axes):
         (d, pull), unit = differences(a, b, name), UNITS.get(name, ("",))[0]
-        unit = f" [{unit}]" if unit else ""
         good = np.isfinite(d)
         x, d = a[name][good].astype(float), d[good]
         most = 4 * max(half_width(d, 1), np.spacing(np.abs(x).max()))

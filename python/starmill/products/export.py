@@ -26,8 +26,8 @@ TABLES = (*FITS, *table.WRITE, "hats")
 GROUPING = ("SPGRP", "SPGRPVAL", "TILEID", "SPECTRO", "PETAL", "NIGHT", "EXPID", "HPXPIXEL",
             "HPXNSIDE", "HPXNEST", "UNIQPIX", "SURVEY", "PROGRAM")  # keywords copied from an input
 
-# The outcome for one input.  what: "written", "existing", "unreadable", "left out" or "refused".
-# says: message of a failure.  n_damaged: damaged rows, which are left out.
+# The outcome for one input.  what: "written", "existing", "unreadable", "empty", "left out" or
+# "refused".  says: message of a failure.  n_damaged: damaged rows, which are left out.
 Done = collections.namedtuple("Done", "what says n_damaged", defaults=(None, 0))
 
 
@@ -58,9 +58,9 @@ def name_of(path, subdirs, prefix):
 
 
 def names_of(result, subdirs, prefix):
-    """Return the paths of the inputs' products, None for an unreadable input."""
-    names = [None if error else name_of(path, subdirs, prefix)
-             for path, error in zip(result.files, result.catalog["files/ERROR"][...])]
+    """Return the paths of the inputs' products, None for an input without rows."""
+    names = [name_of(path, subdirs, prefix) if n else None
+             for path, n in zip(result.files, result.catalog["files/N_ROW"][...])]
     advice = "fit them into different results" if subdirs else \
         "give --subdirs, which keeps the last two folders of inputs"
     for name, n in collections.Counter(filter(None, names)).items():
@@ -118,7 +118,7 @@ class Export:
     def product(self, i):
         """Make the product of input i; return a Done."""
         if not self.names[i]:
-            return Done("unreadable")
+            return Done("unreadable" if self.result.catalog["files/ERROR"][i] else "empty")
         path = os.path.join(self.options.output, self.names[i])
         try:
             if is_done(path, self.kind, self.result, self.options.overwrite) is not None:
@@ -252,6 +252,7 @@ def main(options):
               else f"written      {n['written']}")
         for what, says in (("existing", "complete products of this result"),
                            ("left out", "inputs, for the reasons above"),
+                           ("empty", "inputs: no row begins there"),
                            ("unreadable", "inputs, when they were fitted")):
             if n[what]:
                 print(f"{what:12} {n[what]} {says}")

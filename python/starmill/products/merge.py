@@ -16,7 +16,8 @@ import numpy as np
 from starmill.cli.basics import (OUTPUT, USAGE, Failure, catch_stops, check_output, check_packages,
                                  need, refuse_foreign, replacing, warn, writing)
 from starmill.cli.running import OutputLock, Progress
-from starmill.products.result import (EXPOSURES, FILES, FITTED, GROUPS, NOT_DONE, ROWS, Result)
+from starmill.products.result import (EXPOSURES, FILES, FITTED, GROUPS, NOT_DONE, ROWS, Result,
+                                      with_targets)
 from starmill.products.sky import has_place, unit_vectors
 
 BLOCK_BYTES = 4 << 20
@@ -263,19 +264,15 @@ def by_place(name, ra, dec):
 def primary(file):
     """Return 1 for the best row of each star (fitted, good velocity, highest S/N), else 0."""
     fits, objects = file["fits"], file["catalog/OBJECT"][...]
-    targets, n_row = fits["TARGETID"][...], len(objects)
+    targets, n_row = with_targets(fits["TARGETID"][...], objects), len(objects)
     quality = (fits["STATUS"][...] == FITTED).astype(int) + fits["VRAD_GOOD"][...]
     sn2 = sum(np.nan_to_num(np.maximum(fits[name][...], 0), posinf=0) ** 2
               for name in fits if name.startswith("SN_"))
     # Rows of one TARGETID are a star, as are rows of one OBJECT without TARGETID.  OBJECT comes
     # second because SDSS-V's OBJECT, CATALOGID, changes with the version of the catalogue.
     names, numbers = (np.unique(of, return_inverse=True)[1] for of in (objects, targets))
-    known, low, high = targets != -1, np.full(n_row, n_row), np.full(n_row, -1)
-    np.minimum.at(low, names[known], numbers[known])
-    np.maximum.at(high, names[known], numbers[known])
-    one = (low == high)[names]  # a row without TARGETID takes the only TARGETID of its OBJECT
-    star = np.select([known, objects == b"", one], [numbers, 2 * n_row + np.arange(n_row),
-                                                    low[names]], n_row + names)
+    star = np.select([targets != -1, objects == b""], [numbers, 2 * n_row + np.arange(n_row)],
+                     n_row + names)
     n_name = len(np.unique(star))
     star = by_place(star, *(file[f"catalog/TARGET_{x}"][...] for x in ("RA", "DEC")))
     n_far = len(np.unique(star)) - n_name
@@ -283,9 +280,8 @@ def primary(file):
         warn(f"groups of rows over 1 arcmin from the first row of their TARGETID or name: {n_far}; "
              "each counts as another star, with its own primary row: check these names")
     order = np.lexsort((-sn2, -quality, star))  # stable: equally good rows stay in order
-    found = np.zeros(n_row, np.uint8)
-    found[order[np.unique(star[order], return_index=True)[1]]] = 1
-    return found
+    best = order[np.unique(star[order], return_index=True)[1]]
+    return np.bincount(best, minlength=n_row).astype(np.uint8)
 
 
 def write_whole(path, parts, model, options, lock):

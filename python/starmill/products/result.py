@@ -75,6 +75,22 @@ def star_names(targets, objects, identifiers):
             for target, name, own in zip(targets, objects, identifiers)]
 
 
+def with_targets(targets, objects):
+    """Return the TARGETIDs of rows.  A row without one takes the only TARGETID of its OBJECT."""
+    name = np.unique(objects, return_inverse=True)[1]
+    known = (targets != -1) & (objects != objects.dtype.type())
+    only = np.full(len(name), -1)  # TARGETID of each OBJECT; -1 if none or several
+    only[name[known]] = targets[known]
+    only[name[known & (only[name] != targets)]] = -1
+    return np.where(targets == -1, only[name], targets)
+
+
+def taken(column, rows):
+    """Return a dataset's values in these rows; reads all between the first and the last."""
+    low, high = (rows.min(), rows.max() + 1) if len(rows) else (0, 0)
+    return column[low:high][rows - low]
+
+
 class Wrong(ValueError):
     """A damaged layout; the text follows "is damaged: "."""
 
@@ -114,15 +130,12 @@ def check_columns(file, name, n):
         n = len(column) if n is None else n
         need(len(column) == n, Wrong, f"{name}/{key} has {len(column)} rows, not {n}")
         if name in ("fits", "epochs") and kind in LISTS:
-            check_list(column, LISTS[kind])
+            of = LISTS[kind], "NAMES", "MEANINGS"
+            code, names, meanings = (np.asarray(column.attrs.get(a, 0)) for a in of)
+            need(code.dtype.kind in "iu" and code.ndim == 1 and len(code)
+                 and code.shape == names.shape == meanings.shape, Wrong,
+                 f"{name}/{key} has no lists {of[0]}, NAMES and MEANINGS of one length")
     return n
-
-
-def check_list(column, key):
-    code, names, meanings = (np.asarray(column.attrs.get(a, 0)) for a in (key, "NAMES", "MEANINGS"))
-    need(code.dtype.kind in "iu" and code.ndim == 1 and len(code)
-         and code.shape == names.shape == meanings.shape, Wrong,
-         f"{column.name[1:]} has no lists {key}, NAMES and MEANINGS of one length")
 
 
 def check_vectors(fits):
@@ -374,9 +387,7 @@ class Result:
     def exposures_of(self, rows):
         """Return two arrays with an element for each exposure of the ascending rows: its index in
         /catalog/exposures, and the place of its row in `rows`."""
-        low, high = (rows[0], rows[-1] + 1) if len(rows) else (0, 0)
-        first, n = (self.catalog[name][low:high][rows - low]
-                    for name in ("FIRST_EXPOSURE", "N_EXPOSURE"))
+        first, n = (taken(self.catalog[name], rows) for name in ("FIRST_EXPOSURE", "N_EXPOSURE"))
         need(((n >= 0) & (first >= 0) & (first + n <= len(self.catalog["exposures/FILE"]))).all(),
              OUTPUT, f"{self.path} is damaged: a wrong FIRST_EXPOSURE or N_EXPOSURE")
         place = np.repeat(np.arange(len(rows)), n)
@@ -385,13 +396,9 @@ class Result:
 
     def exposure_values(self, exposure, names):
         """Return columns of /catalog/exposures or /epochs for these exposures, as records."""
-        low, high = (exposure.min(), exposure.max() + 1) if len(exposure) else (0, 0)
         others = self.catalog["exposures"]
-        columns = {n: others[n] if n in others else self.epochs[n] for n in names}
-        values = np.empty(len(exposure), [(n, c.dtype) for n, c in columns.items()])
-        for name, column in columns.items():
-            values[name] = column[low:high][exposure - low]
-        return values
+        return np.rec.fromarrays([taken(others[n] if n in others else self.epochs[n], exposure)
+                                  for n in names], names=list(names))
 
     def note(self, rows):
         """Count damaged rows and keep the first N_NAMED, for warn_damaged."""

@@ -11,7 +11,7 @@ from astropy.io import fits as pyfits
 
 from starmill.cli.basics import INPUT, OUTPUT, Failure, as_failure, need
 from starmill.products import table
-from starmill.products.result import text
+from starmill.products.result import taken, text
 from starmill.products.table import head, words
 
 # columns that EPOCHS lacks: they describe the star's one velocity
@@ -75,9 +75,8 @@ def span(result, i):
 def carried(result, i, whole, by_exposure):
     """Return the spectra to export of input i, as Carried, for the rows of the mask `whole`: each
     row's first exposure or, with by_exposure, all its exposures."""
-    start, stop = span(result, i)
-    row = start + np.flatnonzero(whole)
-    first, number, target = (result.catalog[name][start:stop][whole] for name in (
+    row = span(result, i)[0] + np.flatnonzero(whole)
+    first, number, target = (taken(result.catalog[name], row) for name in (
         "FIRST_EXPOSURE", "FITS_ROW", "TARGETID"))
     exposure, place = result.exposures_of(row)
     need(not (np.diff(exposure) <= 0).any(), OUTPUT,
@@ -101,10 +100,8 @@ def opened(result, i, spectra):
     if text(result.catalog["files/FORMAT"][i]) != "desi":
         yield None
         return
-    try:
+    with as_failure(INPUT, "", Failure, advice=f", or {ALONE}"):
         path = result.unchanged_input(i)
-    except Failure as failure:
-        raise Failure(INPUT, f"{failure}, or {ALONE}") from failure
     need(spectra.input is not None, INPUT, f"{path}: with join_by_name a row has exposures of "
          f"several files, and FIBERMAPs of several files cannot be joined: {ALONE}")
     with reading(path):
@@ -191,27 +188,33 @@ def runs(rows, most):
             yield slice(int(some[0]), int(some[-1]) + 1)
 
 
-def image(product, name, dataset, kind, rows, unit=None):
+def image(product, name, dataset, kind, rows, **cards):
     """Append an image of these rows of a dataset; rows None: the dataset is a single row."""
     n_pix = dataset.shape[-1]
     axes = (n_pix,) if rows is None else (n_pix, len(rows))
     header = head("IMAGE", *axes, bitpix=-8 * np.dtype(kind).itemsize)
-    header["EXTNAME"] = name.upper()
-    if unit:
-        header["BUNIT"] = unit
+    header.update({"EXTNAME": name.upper(), **cards})
     most = max(1, PIECE // max(1, n_pix * np.dtype(kind).itemsize))
     slices = [...] if rows is None else runs(rows, most)
     product.append(header, (dataset[at].astype(kind).tobytes() for at in slices))
 
 
 def write_models(product, models, file, spectra):
-    """Write the models of an input; spectra: one entry per exposure."""
-    rows = spectra.exposure
+    """Write an input's models and FIBERMAP, else EXPOSURES.  spectra: one entry per exposure."""
+    rows, n = spectra.exposure, len(spectra.exposure)
     for name, (wave, flux) in models.arms.items():
         # a single row gets one-dimensional wavelengths, as in rvspecfit
-        own = wave.ndim == 2 and len(rows) != 1
+        own = wave.ndim == 2 and n != 1
         image(product, f"{name}_WAVELENGTH", wave if own or wave.ndim == 1 else wave[rows[0]],
-              ">f8", rows if own else None, ("Angstrom", "in vacuum"))
+              ">f8", rows if own else None, BUNIT=("Angstrom", "in vacuum"))
         image(product, f"{name}_MODEL", flux, ">f4", rows)
     if file is not None:
         copy_rows(product, file, "FIBERMAP", spectra.input)
+        return
+    result, others = models.result, models.result.catalog["exposures"]
+    paths = np.append(result.catalog["files/PATH"][...], b"")  # of FILE -1, no input
+    found = [table.column(name, others[name]) for name in ("FILE", "FITS_ROW", "EXPID", "MJD")]
+    found[0] = found[0]._replace(form="A", n=paths.itemsize, words="path", text=paths)
+    found += [table.column(name, result.column(name)) for name in table.FIRST[:3]]
+    product.append(table.header(found, "EXPOSURES", n), [table.packed(
+        found, lambda of: taken(of, rows if of.parent == others else spectra.row), n).tobytes()])

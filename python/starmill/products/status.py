@@ -103,7 +103,8 @@ class Job:
             "rows_by_status": {found.statuses[code][0]: count for code, count in n.items()},
             "start_time": said["START_TIME"], "end_time": said["END_TIME"] or None,
             "device": said["DEVICE"], "host": said["HOST"], "runs": int(said["N_RUN"]),
-            "wall_s": float(said["WALL_S"])}
+            "wall_s": float(said["WALL_S"]), "files": len(found.files),
+            "files_unreadable": int((found.catalog["files/ERROR"][...] != b"").sum())}
 
     def _is_running(self):
         """Return whether the status file and its process say that the run goes on."""
@@ -152,7 +153,7 @@ class Job:
 
 
 def count_lines(job):
-    n = job.counts()
+    n, told = job.counts(), job.run or job.result
     part = 100.0 * n["done"] / n["rows"] if n["rows"] else 100.0
     yield f"rows         {n['done']} of {n['rows']} done ({part:.1f} %)"
     yield f"fitted       {n['fitted']}"
@@ -161,8 +162,8 @@ def count_lines(job):
         yield f"  {name:16} {count}"
     if n["remaining"] > 0:
         yield f"left         {n['remaining']}"
-    if n_bad := job.said("files_unreadable"):
-        yield f"unreadable   {n_bad} of {job.said('files')} files"
+    if n_bad := told.get("files_unreadable"):
+        yield f"unreadable   {n_bad} of {told['files']} files"
 
 
 def rank_lines(job, is_all):
