@@ -37,12 +37,6 @@ const char *mill_target_column(int i)
   return at < N_LINE ? table[at].name : NULL;
 }
 
-int mill_target_column_is_early(int i)
-{
-  const char *name = mill_target_column(i);
-  return strncmp(name, "SV", 2) == 0 || strncmp(name, "CMX", 3) == 0;
-}
-
 int mill_target_bits(const mill_selection *select, int i, uint64_t *bits)
 {
   MILL_AT_END(mill_class_patterns_free_at) mill_class_patterns *patterns = NULL;
