@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/surveys/target_bits.h"
 
-#include <string.h>
-
 #include "io/surveys/selection.h"
 
 /* A line of `table`: a column of target bits, or a bit of the nearest column above. */
