@@ -57,6 +57,18 @@ static double *at(double *out, size_t i)
 
 enum { MOST_POINTS = 1024 /* most points in one request to the pipeline */ };
 
+/* Are the parameters theta [n_par] finite, and velocity and v sin i within their limits? */
+static int is_within(const starmill_library *h, const double *theta)
+{
+  for (int j = 0; j < mill_n_par(h); j++)
+    if (!isfinite(theta[j]))
+      return 0;
+  return theta[MILL_PAR_VRAD] >= h->set.min_vel_km_s &&
+         theta[MILL_PAR_VRAD] <= h->set.max_vel_km_s &&
+         theta[MILL_PAR_VSINI] >= h->set.min_vsini_km_s &&
+         theta[MILL_PAR_VSINI] <= h->set.max_vsini_km_s;
+}
+
 /* Evaluate successive points within the limits together.  Outside, m2ll is inf, derivatives NaN. */
 static int loglike(starmill_library *h, const starmill_star *star, int n, const double *theta,
                    const loglike_out *out)
@@ -77,7 +89,7 @@ static int loglike(starmill_library *h, const starmill_star *star, int n, const 
     const loglike_out to = {out->m2ll + p, penalty + p, at(out->gradient, p * n_par),
                             at(out->curvature, p * n_par * n_par)};
     for (k = 0; i + k < n && k < MOST_POINTS; k++) /* count points within the limits */
-      if (!mill_is_within(h, theta + (p + (size_t)k) * n_par))
+      if (!is_within(h, theta + (p + (size_t)k) * n_par))
         break;
     if (k > 0) {
       MILL_CHECK(ask(h, k, theta + p * n_par, &to, eval));
@@ -105,7 +117,7 @@ int starmill_minus2loglike(starmill_library *library, const starmill_star *star,
 static int check_within(const starmill_library *h, const double *theta)
 {
   const mill_fit_settings *set = &h->set;
-  if (!mill_is_within(h, theta))
+  if (!is_within(h, theta))
     return MILL_ERROR(MILL_ERR_RANGE,
                       "a parameter is not finite or beyond its limits: velocity %g to %g km/s "
                       "(min_vel, max_vel), v sin i %g to %g km/s (min_vsini, max_vsini)",

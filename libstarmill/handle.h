@@ -95,6 +95,3 @@ int mill_n_par(const starmill_library *library);
 
 /** Describe parameter i_par, which must be valid. */
 starmill_parameter mill_parameter(const starmill_library *library, int i_par);
-
-/** Are the parameters theta [n_par] finite, and velocity and v sin i within their limits? */
-int mill_is_within(const starmill_library *library, const double *theta);

@@ -206,17 +206,6 @@ int mill_n_par(const starmill_library *h)
   return MILL_PAR_LABEL0 + h->lib.n_label + (h->set.velocity_offsets ? h->lib.n_arm - 1 : 0);
 }
 
-int mill_is_within(const starmill_library *h, const double *theta)
-{
-  for (int j = 0; j < mill_n_par(h); j++)
-    if (!isfinite(theta[j]))
-      return 0;
-  return theta[MILL_PAR_VRAD] >= h->set.min_vel_km_s &&
-         theta[MILL_PAR_VRAD] <= h->set.max_vel_km_s &&
-         theta[MILL_PAR_VSINI] >= h->set.min_vsini_km_s &&
-         theta[MILL_PAR_VSINI] <= h->set.max_vsini_km_s;
-}
-
 /* ---- content ---- */
 
 int starmill_library_n_par(const starmill_library *library)

@@ -225,7 +225,8 @@ static int fill_from_exposures(mill_desi_file *file, uint64_t allowed, mill_fits
 /* ---- selection by target bits and by S/N ---- */
 
 /* Set *in_class [n_spec]: is the spectrum in a wanted target class?  If FIBERMAP has target columns
- * of commissioning or survey validation, only these count. */
+ * of commissioning or survey validation, only these count: the main survey's columns are then
+ * meaningless, except for sky fibres, which are no stars. */
 static int find_classes(mill_desi_file *file, const mill_selection *select, int **in_class)
 {
   int n_main = 0, n_early = 0; /* columns of the main survey; of commissioning and validation */
@@ -237,10 +238,10 @@ static int find_classes(mill_desi_file *file, const mill_selection *select, int 
   for (int i = 0; mill_target_column(i); i++) {
     uint64_t bits = 0;
     int found = 0;
-    const int is_early = mill_target_column_is_early(i);
+    const char *name = mill_target_column(i);
+    const int is_early = strncmp(name, "SV", 2) == 0 || strncmp(name, "CMX", 3) == 0;
     MILL_CHECK(mill_target_bits(select, i, &bits));
-    MILL_CHECK(
-        mill_fits_table_int64(file->fits, file->i_fibermap, mill_target_column(i), &value, &found));
+    MILL_CHECK(mill_fits_table_int64(file->fits, file->i_fibermap, name, &value, &found));
     n_early += is_early && found;
     n_main += !is_early && found;
     for (int64_t k = 0; k < file->n_spec; k++) /* without the column, value is 0 */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "io/surveys/target_bits.h"
 
-#include <string.h>
-
 #include "io/surveys/selection.h"
 
 /* A line of `table`: a column of target bits, or a bit of the nearest column above. */
@@ -35,12 +33,6 @@ const char *mill_target_column(int i)
 {
   const int at = find_column(i);
   return at < N_LINE ? table[at].name : NULL;
-}
-
-int mill_target_column_is_early(int i)
-{
-  const char *name = mill_target_column(i);
-  return strncmp(name, "SV", 2) == 0 || strncmp(name, "CMX", 3) == 0;
 }
 
 int mill_target_bits(const mill_selection *select, int i, uint64_t *bits)

@@ -10,10 +10,6 @@
  *  MWS_TARGET, SCND_TARGET, the same three with SV1_, with SV2_ and with SV3_, and CMX_TARGET. */
 const char *mill_target_column(int i);
 
-/** Does column i belong to commissioning or survey validation?  In a file that has such a column,
- *  the main survey's columns are meaningless, except for sky fibres, which are no stars. */
-int mill_target_column_is_early(int i);
-
 /** Set *bits to the bits of column i whose names match a target class.  MILL_ERR_CONFIG. */
 int mill_target_bits(const mill_selection *select, int i, uint64_t *bits);
 

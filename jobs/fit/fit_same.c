@@ -56,7 +56,6 @@ int mill_fit_same_settings(const mill_mpi *mpi, const mill_config *config, const
   return mill_same_on_ranks(mpi, "settings", text);
 }
 
-/* `starmill sample` (options->fit) adds its options.  The caller frees *identity in any case. */
 int mill_fit_identity(const mill_fit_options *options, const mill_config *config, char **identity)
 {
   MILL_OWNED char *text = NULL;

@@ -121,7 +121,6 @@ static double quantile(const mill_velocity_counts *counts, int64_t n, double par
   return -FIRST_KM_S;
 }
 
-/* Returns -1: air was taken for vacuum; 1: vacuum for air; 0: the median shows neither. */
 int mill_medium_shift(const mill_velocity_counts *counts, double *median_km_s, int64_t *n)
 {
   *n = 0;

@@ -140,7 +140,6 @@ static int open_work(const mill_fit_call *call, const mill_fit_setup *setup,
 
 #define FIT_AGAIN "; --overwrite fits all rows again"
 
-/* Open the result.  Warn if --models is missing now or was missing before, or its file is gone. */
 int mill_fit_open_output(const mill_fit_call *call, const mill_fit_setup *setup,
                          mill_inputs *inputs, const mill_fit_device *device, mill_fit_output *out)
 {

@@ -201,8 +201,7 @@ int mill_option_helped(int help, int rank, const mill_option_table *table, const
   return help;
 }
 
-/* Print options that ranks must share: "--NAME VALUE" or "no --NAME".  Skip keys, which ranks
- * compare as settings, and the kinds OTHER and NAMES, which the job prints. */
+/* The lines are "--NAME VALUE" or "no --NAME". */
 void mill_option_print_given(const mill_option_table *table, const void *base, FILE *out)
 {
   for (const mill_option *row = table->row; row->name; row++) {

@@ -216,8 +216,7 @@ int mill_pipeline_ask(mill_pipeline *p, int request, int fix_error, int n_point,
 
 int mill_pipeline_models(mill_pipeline *p)
 {
-  const int first = 0;
-  return mill_slots_fetch(&p->slots, &first, 1);
+  return mill_slots_fetch(&p->slots, &(int){0}, 1);
 }
 
 void mill_pipeline_model(const mill_pipeline *p, int i_segment, mill_segment_model *model)

@@ -93,7 +93,7 @@ void mill_pipeline_destroy(mill_pipeline *p)
     p->backend->close(p->all.seat[k].device);
   }
   for (int i = 0; i < p->all.n_slot && p->contest; i++)
-    mill_contest_clear(&p->contest[i]);
+    mill_fetched_clear(&p->contest[i].kept);
   pthread_mutex_destroy(&p->mutex);
   MILL_FREE(p->all.list, p->all.done, p->all.row, p->part, p->contest, p->posterior, p);
 }
@@ -181,7 +181,9 @@ void mill_pipeline_memory(const mill_pipeline *p, mill_pipeline_bytes *bytes)
 {
   mill_waveset_stats sets;
   mill_pipeline_waveset_stats(p, &sets);
-  *bytes = (mill_pipeline_bytes){.slots = mill_slots_bytes(&p->slots), .wavesets = sets.bytes};
+  *bytes = (mill_pipeline_bytes){.wavesets = sets.bytes};
+  for (int i = 0; i < p->slots.n_slot; i++)
+    bytes->slots += p->slots.entry[i].memory.cap;
   for (int k = 0; k < p->n_lib; k++)
     bytes->model += p->member[k].memory.bytes;
 }

@@ -25,7 +25,10 @@ enum {
 
 static int count_busy(const mill_pipeline *p, const mill_crew *c)
 {
-  return mill_slots_count_active(&p->slots, c->first, c->n_slot);
+  int n_busy = 0;
+  for (int i = c->first; i < c->first + c->n_slot; i++)
+    n_busy += p->slots.entry[i].active;
+  return n_busy;
 }
 
 int mill_pipeline_settle(mill_pipeline *p)

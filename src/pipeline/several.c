@@ -194,8 +194,3 @@ int mill_contest_take(mill_contest *c, mill_slots *slots, int i_slot, int *next,
   }
   return MILL_OK;
 }
-
-void mill_contest_clear(mill_contest *c)
-{
-  mill_fetched_clear(&c->kept);
-}

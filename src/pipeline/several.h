@@ -51,5 +51,3 @@ void mill_contest_begin(mill_contest *contest);
  *  MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_contest_take(mill_contest *contest, mill_slots *slots, int i_slot, int *next,
                       double *limit);
-
-void mill_contest_clear(mill_contest *contest);

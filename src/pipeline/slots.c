@@ -74,14 +74,6 @@ int mill_slots_drop(mill_slots *slots)
   return n > 0;
 }
 
-size_t mill_slots_bytes(const mill_slots *slots)
-{
-  size_t bytes = 0;
-  for (int i = 0; i < slots->n_slot; i++)
-    bytes += slots->entry[i].memory.cap;
-  return bytes;
-}
-
 /** Zero the models in new memory: unfitted segments write none, but all models are downloaded. */
 static int clear_models(const mill_slots *s, void *memory, size_t n_byte)
 {
@@ -417,14 +409,6 @@ void mill_slots_free(mill_slots *slots, int i_slot)
   for (int i = 0; i < e->n_waveset; i++)
     mill_waveset_cache_release(slots->member[i / e->n_segment].waveset, e->plan[i].waveset);
   e->n_waveset = e->active = e->fresh = e->finished = 0;
-}
-
-int mill_slots_count_active(const mill_slots *slots, int first, int n)
-{
-  int n_active = 0;
-  for (int i = first; i < first + n; i++)
-    n_active += slots->entry[i].active;
-  return n_active;
 }
 
 /** Return the bytes downloaded of a star: models, then segments. */

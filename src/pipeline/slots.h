@@ -117,9 +117,6 @@ int mill_slots_turn(mill_slots *slots, int i_slot, int library, double limit);
 /** Free a slot for another star. */
 void mill_slots_free(mill_slots *slots, int i_slot);
 
-/** Number of slots, of n from first on, that hold a star. */
-int mill_slots_count_active(const mill_slots *slots, int first, int n);
-
 /** Download models (if wanted) and epochs of the fitted stars in slots i_slot [n], in one go; set
  *  star->model and star->result->epoch, which are valid until the next call. */
 int mill_slots_fetch(mill_slots *slots, const int *i_slot, int n);
@@ -136,6 +133,3 @@ void mill_slots_trim(mill_slots *slots);
 
 /** Free the memory of all slots; no slot may hold a star.  Returns 0 if no slot had memory. */
 int mill_slots_drop(mill_slots *slots);
-
-/** Bytes of backend memory of all slots. */
-size_t mill_slots_bytes(const mill_slots *slots);

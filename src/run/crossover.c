@@ -20,7 +20,6 @@ static const struct {
 } kinds[MILL_N_CROSSOVER_KIND] = {{"fit", "rows a rank"},
                                   {"train", "million operations of a rank's step"}};
 
-/* A size at which the GPU was not faster resets `from`. */
 int64_t mill_crossover_of(int n, const mill_crossover_point *point)
 {
   int64_t from = 0; /* the GPU was faster from this size up to that of point i */
