@@ -444,7 +444,7 @@ def unfinish(path, rows=0):
         f["fits/STATUS"][rows] = f["provenance/FINISHED"][...] = 0
 
 
-def differing(a, b, rows=slice(None), but=()):
+def differing(a, b, rows=..., but=()):
     """Names of the columns, but these, that are not the same bit for bit (in some rows)."""
     names = sorted((set(a) | set(b)) - set(but))
     return [k for k in names

@@ -73,7 +73,7 @@ MILL_HD static inline int mill_pair_is_blend(const mill_model *m, const mill_slo
   const mill_fit_result *r = &slot->result;
   return slot->n_epoch < 2 && !m->set.fixed[MILL_PAR_VSINI] && r->vsini_km_s > MILL_PAIR_SPLIT &&
          (r->info & MILL_INFO_VSINI_ZERO) == 0 && (r->warn & MILL_WARN_HULL) == 0 &&
-         r->chisq_data - r->chisq_noise > 2.0 * MILL_PAIR_GAIN * mill_pair_unit_of(slot);
+         r->chisq_data - (double)r->n_pix_tot > 2.0 * MILL_PAIR_GAIN * mill_pair_unit_of(slot);
 }
 
 /** May there be a second star at the residuals' peak? */
