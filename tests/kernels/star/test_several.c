@@ -593,20 +593,4 @@ MILL_TEST(the_mass_ratio_tells_blended_stars)
                      (i > 2 ? MILL_EPOCH_MASS_RATIO : 0) | (i > 3 ? MILL_EPOCH_EXCHANGEABLE : 0));
 }
 
-/** Two slow stars are tried in place of a fast one whose chi-square exceeds the number of pixels by
- *  80 u (u 1.087 at 1087), even if narrow lines make all residuals look like noise. */
-MILL_TEST(a_poorly_fitted_fast_rotator_may_be_two_stars)
-{
-  paraboloid(70, 4);
-  mill_fit_result *r = &slot.result;
-  r->n_pix_tot = 1000;
-  r->vsini_km_s = 61;
-  for (int chisq = 1086; chisq <= 1088; chisq += 2) {
-    r->chisq_data = r->chisq_noise = chisq;
-    assert_int_equal(mill_pair_is_blend(&model, &slot), chisq == 1088);
-  }
-  r->vsini_km_s = 59;
-  assert_false(mill_pair_is_blend(&model, &slot));
-}
-
 MILL_TEST_MAIN(NULL, NULL)

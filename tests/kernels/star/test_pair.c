@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two stars at several epochs: eliminated velocities and errors, against the whole curvature. */
+/* Two stars: when they are tried; at several epochs eliminated velocities and errors, against the
+ * whole curvature. */
 #include "tests/mill_test.h"
 
 #include "kernels/math/linalg.h"
-#include "kernels/star/logic/pair_alone.h"
+#include "kernels/star/logic/pair.h"
 #include "tests/kernels/star/paraboloid.h"
 
 /* SHARED: both stars' v sin i and labels, flux ratio.  ALL: also three epochs' velocities.  A
@@ -180,6 +181,22 @@ MILL_TEST(epochs_alone_keep_the_joint_zero_point)
   for (int star = 0; star < 2; star++)
     for (int i = 0; i < N_FREE; i++)
       assert_close(mill_pair_epoch_vrad(&slot, i, star), 50 + 7 * i + star, 1e-12);
+}
+
+/** Two slow stars are tried in place of a fast one whose chi-square exceeds the number of pixels by
+ *  80 u (u 1.087 at 1087), even if narrow lines make all residuals look like noise. */
+MILL_TEST(a_poorly_fitted_fast_rotator_may_be_two_stars)
+{
+  paraboloid(70, 4);
+  mill_fit_result *r = &slot.result;
+  r->n_pix_tot = 1000;
+  r->vsini_km_s = 61;
+  for (int chisq = 1086; chisq <= 1088; chisq += 2) {
+    r->chisq_data = r->chisq_noise = chisq;
+    assert_int_equal(mill_pair_is_blend(&model, &slot), chisq == 1088);
+  }
+  r->vsini_km_s = 59;
+  assert_false(mill_pair_is_blend(&model, &slot));
 }
 
 MILL_TEST_MAIN(NULL, NULL)
