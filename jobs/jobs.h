@@ -16,6 +16,5 @@ int mill_job_bench(int argc, char **argv);
 extern const mill_option_help mill_fit_help, mill_sample_help, mill_library_train_help,
     mill_particles_help, mill_doctor_help, mill_bench_help;
 
-/** Print the versions of the program and its libraries, without MPI_Init.  MILL_ERR_MPI,
- *  MILL_ERR_OUTPUT. */
+/** Print versions of program and libraries, without MPI_Init.  MILL_ERR_MPI, MILL_ERR_OUTPUT. */
 int mill_version_print(FILE *out);

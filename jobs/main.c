@@ -170,8 +170,7 @@ __attribute__((visibility("default"))) void exit(int status)
   _exit(status);
 }
 
-/* Run a job under the watchdog, which stays on until the process ends: exit handlers of libraries
- * may wait forever. */
+/* Run a job under the watchdog, which stays on: exit handlers of libraries may wait forever. */
 static int run_watched(const job_row *row, int argc, char **argv)
 {
   /* a fit goes on after the reader of its output has ended, as in `starmill fit ... | head -1` */

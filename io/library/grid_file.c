@@ -191,8 +191,7 @@ static int check_flux(const mill_grid_file *file, const char *at, int model, int
   return MILL_OK;
 }
 
-/* For each i read spectrum row[i].key of the file into out [row[i].place][n_pix]; read adjacent
- * spectra at once. */
+/* For each i read spectrum row[i].key into out [row[i].place][n_pix]; adjacent spectra at once. */
 static int read_rows(const mill_grid_file *file, const char *at, int n_pix, int n,
                      const mill_keyed *row, float *out)
 {

@@ -169,8 +169,7 @@ static void destroy(mill_result_file *file)
   MILL_FREE(file->wanted, file->owners.rank, file->count, file->sum, file);
 }
 
-/* Make this rank's state of a result: locks, communicators and columns; opens no file.
- * Collective. */
+/* Make this rank's state of a result (locks, communicators, columns); no file.  Collective. */
 static int prepare(const char *path, const mill_run_info *info, const mill_mpi *outer,
                    mill_result_file **out)
 {

@@ -244,8 +244,7 @@ static int64_t end_of_piece(const mill_table_part *p, int64_t n_byte, int64_t i)
   return end;
 }
 
-/* Read or write one column of p's rows.  piece: buffer of PIECE_BYTES, or of one value if
- * larger. */
+/* Read or write one column of p's rows.  piece: buffer of PIECE_BYTES, or one value if larger. */
 static int move_column(const mill_table_part *p, int i_column, int is_write, char *piece)
 {
   const mill_column *c = &p->table->columns.column[i_column];

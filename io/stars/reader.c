@@ -159,8 +159,7 @@ static void hand_over(mill_reader *reader, mill_batch *batch)
   pthread_cond_broadcast(&reader->changed);
 }
 
-/* Return joined row `row` of file i; it ends where element [1] begins.  NULL: rows are not
- * joined. */
+/* Return joined row `row` of file i; it ends where element [1] begins.  NULL: nothing is joined. */
 static const mill_join_start *joined_of(const mill_reader *reader, int i, int64_t row)
 {
   const mill_join *join = reader->plan.inputs->join;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Shared by the parts of the DESI reader: desi.c opens files and gives channels, desi_index.c
- *  selects rows. */
+/** Parts of the DESI reader: desi.c opens files and gives channels, desi_index.c selects rows. */
 #pragma once
 
 #include "io/surveys/spectra.h"

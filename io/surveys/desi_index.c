@@ -107,8 +107,7 @@ static int read_division(mill_desi_file *file, mill_catalog_row *all)
 
 #define NO_FIBERMAP "has no FIBERMAP: all its spectra are taken, sky and bad fibers too; "
 
-/* Without FIBERMAP, select all spectra; read TARGETID from SCORES if this has a row per
- * spectrum. */
+/* Without FIBERMAP, select all spectra; SCORES with a row per spectrum gives TARGETID. */
 static int do_without_fibermap(mill_desi_file *file, const mill_selection *select,
                                mill_fits_values *map, const char **warning)
 {

@@ -157,8 +157,7 @@ typedef struct mill_format {
   const char *description; /**< one line for --help and messages */
   /** 1 if the checked file, by its headers alone, looks like this format */
   int (*recognise)(const mill_fits_guard *guard);
-  /** Bytes of the format's state.  Before `open`, it is zero except its first member, the borrowed
-   *  mill_fits_file *. */
+  /** Bytes of the format's state: a borrowed mill_fits_file *, then zeros before `open`. */
   size_t state_bytes;
   /** Check the structure of the file; set *frame (enum mill_frame) if known. */
   int (*open)(void *state, const mill_spectra_settings *settings, int *frame);
@@ -168,8 +167,7 @@ typedef struct mill_format {
   int (*index)(void *state, const mill_selection *select, mill_file_index *index);
   /** Call mill_spectra_add for every channel of the exposures. */
   int (*read)(void *state, mill_spectra *spectra, const int64_t *exposure, int n);
-  /** Write the FITS unit of a channel's fluxes as `read` gives them; "" if unknown.  NULL:
-   *  always unknown. */
+  /** Write the FITS unit of the fluxes that `read` gives; "" if unknown.  NULL: always unknown. */
   int (*flux_unit)(void *state, const char *channel, char unit[MILL_FLUX_UNIT]);
   unsigned selects; /**< bits of enum mill_selects */
   /** [n_camera] used as arms if the configuration names none (mill_config_take_cameras) */

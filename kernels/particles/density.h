@@ -206,9 +206,8 @@ MILL_HD static inline double mill_node_bound(const mill_particle_setup *s,
   return factor * bound + 1e-13;
 }
 
-/** For the position u, in node spacings from the first node, find the first of the four nodes
- *  around it (*at) and their weights for cubic interpolation.  Returns 0 if u is outside the inner
- *  nodes. */
+/** At u, in node spacings from the first node, find the first (*at) of the four nodes around u and
+ *  their weights for cubic interpolation.  Returns 0 if u is outside the inner nodes. */
 MILL_HD static inline int mill_node_find(double u, int n_node, int *at, double weight[4])
 {
   const int is_inside = u >= 1.0 && u < n_node - 2;

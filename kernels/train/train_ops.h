@@ -72,8 +72,7 @@ typedef struct mill_train_ops {
   int (*create)(const mill_train_net *net, mill_train_work **out);
   void (*destroy)(mill_train_work *work); /**< NULL is allowed */
   /** Set the host's parameters and Adam's moments m and v (NULL: no steps), each [n_param].  The
-   *  caller owns these arrays and must not move them.  A CPU works in place, a GPU on copies, which
-   *  `fetch` copies back. */
+   *  caller owns and must not move these.  A CPU works in place; `fetch` copies a GPU's back. */
   int (*bind)(mill_train_work *work, float *param, float *m, float *v);
   int (*fetch)(mill_train_work *work);
   /** Take over parameters that the host has changed. */

@@ -224,8 +224,7 @@ static double least_sigma(const mill_config *config, const mill_arm_choice *choi
  *  - aliases have amplitudes exp(-2 pi^2 templ^2 rest / (sigma step)^2) of at most exp(-HIDDEN);
  *  - templates can be blurred to variances of templ^2 + MILL_LARGEST_BLUR * rest, which must reach
  *    (MILL_GRID_SIGMA * step)^2;
- *  - the arm has over MILL_THINNED_POINTS steps, and a bin of the initial guess BIN_POINTS or more.
- */
+ *  - the arm has over MILL_THINNED_POINTS steps, a bin of the initial guess BIN_POINTS or more. */
 static int allows(const mill_config *config, const mill_arm_choice *choice, const mill_arm *arm,
                   int factor)
 {

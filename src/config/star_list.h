@@ -14,8 +14,7 @@ typedef struct mill_star_list {
 } mill_star_list;
 
 /** Add a star.  A 64-bit integer is stored as a number, any other text (also 007) as a name.
- *  from: source of the text, for the message.  MILL_ERR_USAGE if no row can have the name;
- *  MILL_ERR_MEMORY. */
+ *  from: the text's source, for messages.  MILL_ERR_MEMORY; MILL_ERR_USAGE: impossible name. */
 int mill_star_list_add(mill_star_list *list, const char *from, const char *text);
 
 /** Add a row's star by target_id (-1: none), else by object (empty: none), else by identifier. */

@@ -21,8 +21,7 @@ typedef struct mill_particle_config {
 } mill_particle_config;
 
 /** Read and check the file at path into config, which needs no initialisation; free it by
- *  mill_particle_config_clear.  MILL_ERR_CONFIG names file, line and the key's allowed values;
- *  MILL_ERR_MEMORY. */
+ *  mill_particle_config_clear.  MILL_ERR_CONFIG (with allowed values), MILL_ERR_MEMORY. */
 int mill_particle_config_read(const char *path, mill_particle_config *config);
 void mill_particle_config_clear(mill_particle_config *config);
 

@@ -32,8 +32,7 @@ void mill_device_memory_clear(mill_device_memory *memory);
  *  model     out  host copy; its pointers are the backend's memory
  *  d_model   out  the model in the backend's memory
  *
- *  MILL_ERR_LIBRARY if an arm is too short for its splines, MILL_ERR_MEMORY,
- *  MILL_ERR_BACKEND. */
+ *  MILL_ERR_LIBRARY: an arm is too short for its splines; MILL_ERR_MEMORY, MILL_ERR_BACKEND. */
 int mill_device_model_load(const mill_library *lib, const mill_fit_settings *settings,
                            const mill_guess_table *guess, int n_thread, mill_device_memory *memory,
                            mill_model *model, mill_model **d_model);

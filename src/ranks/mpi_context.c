@@ -33,8 +33,7 @@ int mill_mpi_check(int mpi_code, const char *call, const char *file, int line)
   return mill_error_set(MILL_ERR_MPI, file, line, "%.*s: %s", n_name, call, text);
 }
 
-/* Path of the session folder made for Open MPI by make_own_folder; empty: none.  mill_mpi_end
- * removes the folder. */
+/* Open MPI's session folder by make_own_folder, which mill_mpi_end removes; empty: none. */
 static char own_folder[PATH_MAX];
 
 #ifdef OPEN_MPI

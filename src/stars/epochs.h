@@ -6,6 +6,5 @@
 
 /** Number the epochs of a star's segments: an epoch is an exposure or, with by_night, a night.  An
  *  exposure without a time is always an epoch of its own.  Arms of one exposure that come in
- *  several files are one epoch: their times agree to 9 s, and their wavelengths differ.
- *  MILL_ERR_MEMORY. */
+ *  several files (times within 9 s, other wavelengths) are one epoch.  MILL_ERR_MEMORY. */
 int mill_star_number_epochs(mill_star *star, int by_night);

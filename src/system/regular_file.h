@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /** Files named by the user: opening of inputs, checks and writing of outputs.
  *
- *  Inputs must be regular files: a pipe without a writer would block forever, and many files are
- *  read more than once. */
+ *  Inputs must be regular files: a pipe may block forever, and many files are read twice. */
 #pragma once
 
 #include <stdio.h>

@@ -202,9 +202,8 @@ MILL_BLOCK_FN int mill_block_post_beyond_hull(mill_block *b, const mill_model *m
   return mill_block_sum(b, n_beyond) > MILL_POST_SHARE * (double)s->n_sample;
 }
 
-/** Store free parameter k's density, summed over modes.  Its range is low to high and, at both
- *  ends, some kernel widths of the first mode.  Returns MILL_POST_SHAPE unless the density is the
- *  fit's Gaussian. */
+/** Store free parameter k's density, summed over modes, from low to high and some kernel widths of
+ *  the first mode beyond.  Returns MILL_POST_SHAPE unless the density is the fit's Gaussian. */
 MILL_BLOCK_FN int mill_block_post_density(mill_block *b, const mill_model *m, mill_slot *slot,
                                           const mill_samples *s, const mill_modes *modes, int k,
                                           double low, double high)

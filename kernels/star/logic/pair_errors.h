@@ -41,9 +41,8 @@ MILL_HD_CALLED static inline int mill_pair_shared(const mill_model *m, const mil
   return n;
 }
 
-/** Return the curvature of the prior of the parameter with index i.  A prior of 1000 typical
- *  uncertainties is added, since S must be positive definite even if the spectra do not determine
- *  the parameter. */
+/** Return the curvature of the prior of the parameter with index i, and of a prior of 1000 typical
+ *  uncertainties: S must be positive definite even if spectra do not determine the parameter. */
 MILL_HD_CALLED static inline double mill_pair_prior(const mill_model *m, mill_slot *slot, int i)
 {
   const int star = i >= m->n_par, k = star ? i - m->n_par : i;

@@ -86,8 +86,7 @@ MILL_HD static inline int mill_par_at_limit(const mill_model *m, int j, double x
   return x == mill_par_min(m, j) || x == mill_par_max(m, j);
 }
 
-/** Return the value in which fits make steps: u (rotation.h) for v sin i; x itself for all other
- *  parameters. */
+/** Return the value in which fits make steps: u (rotation.h) for v sin i, x for all others. */
 MILL_HD static inline double mill_par_inner(const mill_model *m, int j, double x)
 {
   return j == MILL_PAR_VSINI ? mill_vsini_inner(m->set.rotation, x) : x;
