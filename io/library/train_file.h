@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** The checkpoint of `library train` (docs/use/formats.md), from which a stopped training continues
- *  with the same results. */
+/** The checkpoint of `library train`: a stopped training continues from it with equal results. */
 #pragma once
 
 #include "kernels/data/library.h"

@@ -73,8 +73,7 @@ typedef struct mill_spectra_settings {
   mill_open_limits limits;
 } mill_spectra_settings;
 
-/** Why arms take a channel: an arm's key `channel` names it, the channel has an arm's name, or else
- *  it is cut by wavelength. */
+/** Why arms take a channel: an arm's key `channel`, an arm's name, else its wavelengths. */
 enum mill_channel_rule { MILL_BY_CHOICE, MILL_BY_NAME, MILL_BY_WAVE };
 
 /** Return the arms that take a channel, as bits; *rule: the rule that decided.  If the channel

@@ -212,8 +212,7 @@ static int record_inputs(const mill_fit_task *task)
 
 /* ---- the run ---- */
 
-/* Do all steps of a fit in order.  After a failure, skip to the last steps: end the watch for stops
- * and write the final status. */
+/* Do all steps of a fit.  After a failure only the last: end the stop watch, write the status. */
 static int run(const mill_fit_call *call, fit_parts *p, int *exit_status)
 {
   int err = MILL_OK, is_settled = 0;

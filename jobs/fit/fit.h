@@ -41,8 +41,7 @@ typedef struct mill_fit_meters {
   double cpu_s, wall_s; /**< whole process, from the start of mill_fit_run to its end */
 } mill_fit_meters;
 
-/** A caller that measures a run.  The threads that fit call put, one at a time.  The time of put
- *  counts in mill_fit_meters. */
+/** A caller that measures a run.  Threads call put in turn; mill_fit_meters has its time. */
 typedef struct mill_fit_observer {
   void *context;
   /** Called after a star's result was handed over. */

@@ -174,8 +174,7 @@ int mill_fit_identity(const mill_fit_options *options, const mill_config *config
 /** Read the configuration and apply the options. */
 int mill_fit_load_config(const mill_fit_call *call, mill_fit_setup *setup);
 
-/** Check the outputs, open the log, read libraries and tables of starts and priors; check that
- *  the ranks' settings agree. */
+/** Check outputs and that the ranks' settings agree; open the log; read libraries and tables. */
 int mill_fit_set_up(const mill_fit_call *call, mill_fit_setup *setup);
 
 /** Free the set-up's memory.  Not collective. */

@@ -7,8 +7,7 @@
 
 #include "kernels/base/error.h"
 
-/** Open a library of the CUDA toolkit and set `name` to its file name.  version: the major version
- *  that this build needs. */
+/** Open a CUDA toolkit library of this major version (the build's); set `name` to its file name. */
 static int open_library(const char *stem, int version, char name[32], void **out)
 {
   static const char *const folder[] = {"", "/usr/local/cuda/lib64/", "/usr/local/cuda/lib/"};

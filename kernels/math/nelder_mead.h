@@ -61,10 +61,8 @@ typedef struct mill_nm {
   double f_reflected;
 } mill_nm;
 
-/** Make an axis-aligned simplex: x0, and n copies of x0 with one coordinate moved by its step.
- *
- *  x0 [n], step [n]   in   step may be negative, not zero
- *  simplex0 [n+1][n]  out */
+/** Make an axis-aligned simplex0 [n + 1][n]: x0 [n], and n copies of x0, each with one coordinate
+ *  moved by its step [n], which may be negative but not zero. */
 MILL_HD_CALLED static inline void mill_nm_simplex(int n, const double *x0, const double *step,
                                                   double *simplex0)
 {

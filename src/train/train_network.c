@@ -164,8 +164,7 @@ done:
   return err;
 }
 
-/* After an epoch: keep the parameters if their loss is the lowest, set the next learning rate,
- * and decide whether to end. */
+/* After an epoch: keep parameters of the lowest loss, set the next learning rate, decide to end. */
 static void judge(const mill_train_settings *s, const mill_train_problem *p,
                   mill_train_state *state)
 {

@@ -343,8 +343,7 @@ MILL_HD_CALLED static inline int mill_fit_emits(const mill_model *m, const mill_
   return emits;
 }
 
-/** Fill in HULL_DIST, and return the bits of RVS_WARN (rules: docs/use/results.md) for a finished
- *  fit, whose -2 ln L is f. */
+/** Fill in HULL_DIST; return the bits of RVS_WARN (docs/use/results.md).  f: the fit's -2 ln L. */
 MILL_HD_CALLED static inline int mill_fit_warnings(const mill_model *m, mill_slot *slot, double f)
 {
   mill_fit_result *r = &slot->result;

@@ -255,8 +255,7 @@ MILL_HD_CALLED static inline int mill_polish_solve(const mill_model *m, mill_slo
 }
 
 /** Shorten the step to the trust region (mill_par_limit), and pin parameters that would leave their
- *  limits.  Returns 1 if it pinned some: the caller then solves for the others again.  Returns -1
- *  if the step is not finite. */
+ *  limits.  Returns 1 if it pinned some (solve for the rest), -1 if the step is not finite. */
 MILL_HD static inline int mill_polish_bound(const mill_model *m, const mill_polish *p,
                                             mill_polish_try *t)
 {

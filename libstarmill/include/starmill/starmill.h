@@ -174,8 +174,7 @@ STARMILL_API void starmill_star_set_target_id(starmill_star *star, int64_t targe
 STARMILL_API int starmill_star_n_piece(const starmill_star *star);
 
 /** Open a spectra file in any format of `starmill fit`, with the configuration's row selection.
- *  STARMILL_CONFIG: the file's format sets arms or a mask, but the configuration's `format` does
- *  not name this format. */
+ *  STARMILL_CONFIG: the file's format sets arms or a mask, and `format` does not name it. */
 STARMILL_API int starmill_file_open(starmill_library *library, const char *path,
                                     starmill_file **file, starmill_error *error);
 STARMILL_API void starmill_file_close(starmill_file *file);
