@@ -431,7 +431,7 @@ MILL_TEST(a_lone_exposure_shares_no_error)
   }
 }
 
-/** Exposures of equal weight share the template error: all four, or (fix_error 2) an epoch's two. */
+/** Exposures of equal weight share the error: all four, or an epoch's two (fix_error 2). */
 MILL_TEST(exposures_share_the_error)
 {
   double ln_wave[2] = {log(3600), log(5800)}, vel[4 * MILL_N_PROFILE] = {0};

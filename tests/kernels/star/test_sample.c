@@ -18,13 +18,13 @@ static struct {
 } out;
 
 /** Set up a star with VRAD, v sin i and three labels without a hull, and a correlated paraboloid F.
- *  4,000 effective samples are asked for. */
-static void make(void)
+ *  ess: effective samples asked for. */
+static void make(int ess)
 {
   paraboloid(60, 4);
   memset(&out, 0, sizeof out);
   model.set.sample =
-      (mill_sample_settings){.max_eval = MOST, .n_draw = N_DRAW, .least_ess = 4000, .seed = 7};
+      (mill_sample_settings){.max_eval = MOST, .n_draw = N_DRAW, .least_ess = ess, .seed = 7};
   for (int l = 0; l < N_LABEL; l++) {
     model.label[l].min = -5;
     model.label[l].max = 5;
@@ -39,13 +39,6 @@ static void make(void)
   slot.sample.identity = 4711;
   for (int j = 0; j < NP; j++)
     slot.free_par[slot.n_free++] = j;
-}
-
-/** Like make, but ask for 500 effective samples. */
-static void make_few(void)
-{
-  make();
-  model.set.sample.least_ess = 500;
 }
 
 static double gaussian(const double *theta)
@@ -105,7 +98,7 @@ static double covar(int i, int j)
 
 /** Moments and percentiles against the Gaussian's, within 4 standard errors.  These are, for 4,000
  *  effective samples, 1.6 % of sigma in a mean, 1.1 % in a sigma, 4.2 % in the 2.5th percentile. */
-static void check_gaussian(int flag, double least)
+static void check_gaussian(int flag)
 {
   static const double quantile[5] = {-1.959963985, -0.994457883, 0, 0.994457883, 1.959963985};
   double l[NP * NP], truth[NP * NP];
@@ -126,16 +119,15 @@ static void check_gaussian(int flag, double least)
   }
   assert_int_equal(out.posterior.flag, flag);
   assert_true(out.posterior.pareto < 0.5);
-  assert_true(out.posterior.m2ll_least >= least - 1e-9);
-  assert_true(out.posterior.m2ll_least < least + 0.5);
+  assert_true(out.posterior.m2ll_least >= 0 && out.posterior.m2ll_least < 0.5);
 }
 
 MILL_TEST(a_gaussian_takes_one_proposal)
 {
-  make();
+  make(4000);
   const int n = sample(gaussian);
   printf("%d evaluations, Pareto k %.2f\n", n, out.posterior.pareto);
-  check_gaussian(0, 0);
+  check_gaussian(0);
   assert_true(n < 1.2 * 4000);
   assert_int_equal(slot.sample.n_part, 1);
 }
@@ -144,7 +136,7 @@ MILL_TEST(a_gaussian_takes_one_proposal)
 MILL_TEST(proposals_learn)
 {
   for (int k = 0; k < 3; k++) {
-    make();
+    make(4000);
     double right[NP * NP];
     memcpy(right, hess, sizeof right);
     for (int e = 0; e < NP * NP; e++)
@@ -154,14 +146,14 @@ MILL_TEST(proposals_learn)
     const int n = sample_from(gaussian, k == 0 ? 3 * 0.05 : 0);
     printf("%d evaluations, %d proposals\n", n, slot.sample.n_part);
     out.posterior.flag &= ~MILL_POST_LOWER; /* as it should */
-    check_gaussian(0, 0);
+    check_gaussian(0);
     assert_true(n < 3 * 4000);
   }
 }
 
 MILL_TEST(draws_are_of_the_posterior)
 {
-  make();
+  make(4000);
   sample(gaussian);
   for (int j = 0; j < NP; j++) {
     double mean = 0, var = 0;
@@ -181,7 +173,7 @@ MILL_TEST(a_limit_cuts_the_posterior)
 {
   const int v = MILL_PAR_VSINI;
   for (int upper = 0; upper < 2; upper++) {
-    make();
+    make(4000);
     centre[v] = upper ? model.set.max_vsini_km_s : 0;
     for (int j = 0; j < NP; j++) /* uncorrelated, so that the half Gaussian is its own marginal */
       if (j != v)
@@ -207,20 +199,20 @@ static double two_modes(const double *theta)
 
 MILL_TEST(a_lower_minimum_is_flagged)
 {
-  make();
+  make(4000);
   model.set.sample.least_ess = 1000;
   for (int e = 0; e < NP * NP; e++)
     hess[e] /= 16; /* the proposal is four times as wide and so about both */
   sample(two_modes);
   assert_true(out.posterior.flag & MILL_POST_LOWER);
   for (int known = 0; known < 2; known++) { /* the refit found what the fit's row missed */
-    make_few();
+    make(500);
     slot.starts.has_given = 1;
     slot.starts.given_f = known ? 2 : INFINITY;
     sample(gaussian);
     assert_int_equal(out.posterior.flag, known ? MILL_POST_LOWER : 0);
   }
-  make_few();
+  make(500);
   slot.starts.has_given = 1; /* F of the fit's row is 0: the refit missed the minimum */
   memcpy(slot.best.at.hess, hess, sizeof hess);
   sample_from(gaussian, 0.075);
@@ -264,7 +256,7 @@ static void check_density(int j)
 
 MILL_TEST(densities_are_scotts_sum)
 {
-  make();
+  make(4000);
   model.set.sample.least_ess = 1000;
   centre[MILL_PAR_VSINI] = 3; /* less than a deviation from its limit */
   slot.free_par[2] = 3;       /* and one label held */
@@ -281,7 +273,7 @@ MILL_TEST(densities_are_scotts_sum)
     assert_close(p->mode_mean[j], p->mean[j], 1e-12 * fabs(p->mean[j]));
     assert_close(p->mode_sigma[j], sqrt(covar(j, j)), 1e-9 * sqrt(covar(j, j)));
   }
-  make();
+  make(4000);
   model.set.sample.least_ess = 1000;
   centre[MILL_PAR_VSINI] = 3;
   sample(gaussian);
@@ -306,7 +298,7 @@ static double three_modes(const double *theta)
 
 MILL_TEST(modes_have_weights_and_places)
 {
-  make();
+  make(4000);
   for (int j = 0; j < NP; j++)
     far[j] = 9 * deviation(j);
   slot.starts.n_minimum = 2; /* so that the proposal is about each */
@@ -348,7 +340,7 @@ MILL_TEST(modes_have_weights_and_places)
 MILL_TEST(proposals_are_about_all_minima)
 {
   for (int noted = 0; noted < 2; noted++) {
-    make_few();
+    make(500);
     for (int j = 0; j < NP; j++)
       far[j] = 30 * deviation(j);
     if (noted)
@@ -390,7 +382,7 @@ MILL_TEST(the_evidence_is_as_good_as_it_says)
   const mill_posterior *p = &out.posterior;
   double sum = 0, sum2 = 0;
   for (int i = 0; i < N; i++) {
-    make_few();
+    make(500);
     slot.sample.identity = (uint64_t)i;
     for (int l = 0; l < N_LABEL; l++)
       model.set.prior_sigma[MILL_PAR_LABEL0 + l] = prior;
@@ -427,7 +419,7 @@ MILL_TEST(the_evidence_has_priors_within_limits)
   const double sigma[4] = {0, 1e5, 1e7, 400}, x = (5000 - 12) / 400.0, root = sqrt(2.0);
   double ln_z[4];
   for (int i = 0; i < 4; i++) {
-    make_few();
+    make(500);
     for (int l = 0; l < N_LABEL; l++)
       model.set.prior_sigma[MILL_PAR_LABEL0 + l] = 2;
     model.set.prior_sigma[i < 3 ? MILL_PAR_VSINI : MILL_PAR_VRAD] = sigma[i];
@@ -449,10 +441,10 @@ MILL_TEST(the_evidence_knows_hulls)
   static double diamond[] = {1, 1, -4, 1, -1, -4, -1, 1, -4, -1, -1, -4};
   hull[0].facet = interval;
   hull[1].facet = diamond;
-  make_few();
+  make(500);
   sample(gaussian);
   assert_true(isnan(out.posterior.ln_evidence));
-  make_few();
+  make(500);
   model.n_hull = 2;
   model.hull[0] = hull[0];
   model.hull[1] = hull[1];
@@ -468,40 +460,21 @@ MILL_TEST(the_evidence_knows_hulls)
   assert_close(out.posterior.ln_evidence, ln_z, 4 * out.posterior.ln_evidence_err);
 }
 
-static double data_centre[NP], data_hess[NP * NP];
-
-static double gaussian_of_data(const double *theta)
+static double gaussian_less_penalty(const double *theta)
 {
-  double f = 0;
-  for (int i = 0; i < NP; i++)
-    for (int j = 0; j < NP; j++)
-      f += (theta[i] - data_centre[i]) * data_hess[i * NP + j] * (theta[j] - data_centre[j]);
-  return f;
+  return gaussian(theta) - mill_hull_penalty(&model, &slot, theta);
 }
 
-/** The data's minimum is 9 sigma beyond a hull.  A hull penalty of weight 1 / sigma^2 moves the
- *  solution half the way back, where the penalty is 20: the posterior is Gaussian about it. */
+/** The solution is 0.63 (six sigma) beyond a hull: penalty 20.  The posterior is still Gaussian. */
 MILL_TEST(a_solution_beyond_a_hull)
 {
-  const int k = MILL_PAR_LABEL0;
-  double l[NP * NP], variance[NP * NP];
-  make();
-  memcpy(l, hess, sizeof hess);
-  assert_int_equal(mill_cholesky(NP, l, NP), 0);
-  mill_cholesky_inverse(NP, l, NP, variance, NP);
-  memcpy(data_centre, centre, sizeof centre);
-  memcpy(data_hess, hess, sizeof hess);
-  memcpy(slot.best.at.hess, hess, sizeof hess); /* as COVAR: without the hull penalty */
-  const double var = variance[k * (NP + 1)];
-  double facet[] = {1, -(centre[k] - 9 * sqrt(var))};
+  make(4000);
+  double facet[] = {1, sqrt(20 / 50.0) - centre[MILL_PAR_LABEL0]};
   model.n_hull = 1;
   model.hull[0] = (mill_hull){.n_label = 1, .label = {0}, .n_facet = 1, .facet = facet};
-  slot.hull_weight = 1 / var;
-  for (int i = 0; i < NP; i++)
-    centre[i] -= 4.5 / sqrt(var) * variance[i * NP + k];
-  hess[k * (NP + 1)] += 1 / var;
-  sample_from(gaussian_of_data, 0);
-  check_gaussian(MILL_POST_HULL, 2 * 4.5 * 4.5);
+  slot.hull_weight = 50;
+  sample(gaussian_less_penalty);
+  check_gaussian(MILL_POST_HULL);
 }
 
 /** F is not normalised where exposures share an error of the line-spread function's width. */
@@ -509,7 +482,7 @@ MILL_TEST(exposures_with_a_shared_error_have_no_evidence)
 {
   for (int n = 1; n <= 2; n++) {
     mill_segment shared = {.used = 1, .error_fixed = 1, .n_share = n, .width_error = 0.05};
-    make_few();
+    make(500);
     for (int l = 0; l < N_LABEL; l++)
       model.set.prior_sigma[MILL_PAR_LABEL0 + l] = 2;
     slot.segment = &shared;
@@ -526,7 +499,7 @@ MILL_TEST(the_shape_is_compared_with_the_fit)
 {
   float fraction = 0.01F;
   for (int i = 0; i < 3; i++) {
-    make_few();
+    make(500);
     model.n_arm = 1;
     model.arm[0].error.fraction = i < 2 ? NULL : &fraction;
     model.label[1].floor = i < 2 ? 0.0 : sqrt(3.0) * deviation(3);
@@ -538,15 +511,14 @@ MILL_TEST(the_shape_is_compared_with_the_fit)
 
 MILL_TEST(numbers_depend_on_seed_and_identity_alone)
 {
-  mill_posterior first;
-  make_few();
+  make(500);
   sample(gaussian);
-  first = out.posterior;
-  make_few();
+  const mill_posterior first = out.posterior;
+  make(500);
   sample(gaussian);
   assert_memory_equal(&first, &out.posterior, sizeof first);
   for (int k = 0; k < 2; k++) {
-    make_few();
+    make(500);
     slot.sample.identity += k == 0;
     model.set.sample.seed += k == 1;
     sample(gaussian);
@@ -556,7 +528,7 @@ MILL_TEST(numbers_depend_on_seed_and_identity_alone)
 
 MILL_TEST(a_held_parameter_stays)
 {
-  make_few();
+  make(500);
   slot.n_free = 0;
   for (int j = 0; j < NP; j++)
     if (j != 3)
@@ -572,7 +544,7 @@ MILL_TEST(a_held_parameter_stays)
 
 MILL_TEST(nothing_free_is_nothing_to_sample)
 {
-  make();
+  make(4000);
   slot.n_free = 0;
   assert_int_equal(sample(gaussian), 0);
   for (int j = 0; j < NP; j++)
@@ -588,14 +560,14 @@ static double half_nan(const double *theta)
 
 MILL_TEST(what_is_no_number_is_refused)
 {
-  make_few();
+  make(500);
   sample(half_nan);
   assert_true(out.posterior.percentile[4][MILL_PAR_VSINI] <= centre[MILL_PAR_VSINI]);
 }
 
 MILL_TEST(the_limit_on_evaluations_is_flagged)
 {
-  make();
+  make(4000);
   model.set.sample.max_eval = 1000;
   assert_int_equal(sample(gaussian), 1000);
   assert_true(out.posterior.flag & MILL_POST_NOT_CONVERGED);
@@ -610,7 +582,7 @@ static double flat(const double *theta)
 
 MILL_TEST(a_posterior_as_wide_as_the_range_is_flagged)
 {
-  make_few();
+  make(500);
   for (int j = 0; j < NP; j++)
     if (j != 4)
       hess[4 * NP + j] = hess[j * NP + 4] = 0;
